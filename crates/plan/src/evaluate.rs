@@ -348,10 +348,24 @@ pub fn evaluate_within(
                 .push(Violation::Operations { device: number, operations: device.operations });
         }
     }
-    let links = instance
+    Ok(Evaluation {
+        footprint,
+        ingresses,
+        links: link_loads(instance, &saved_on_link),
+        devices,
+        covered,
+        decoded_bytes,
+        decoded_matches,
+        violations,
+    })
+}
+
+/// Each link's bytes and utilization, with these bytes saved on it.
+fn link_loads(instance: &Instance, saved: &[f64]) -> Vec<LinkLoad> {
+    instance
         .link_volumes()
         .into_iter()
-        .zip(saved_on_link)
+        .zip(saved)
         .zip(&instance.network.links)
         .map(|((before, saved), link)| {
             let after = before - saved;
@@ -360,17 +374,7 @@ pub fn evaluate_within(
             });
             LinkLoad { before, after, utilization }
         })
-        .collect();
-    Ok(Evaluation {
-        footprint,
-        ingresses,
-        links,
-        devices,
-        covered,
-        decoded_bytes,
-        decoded_matches,
-        violations,
-    })
+        .collect()
 }
 
 /// [`evaluate`] of what a solver found for the footprint, with two more rules: the objective is the

@@ -5,18 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     NodeId, Placement, Unwatched,
-    testing::{instances, measured, network, route, solve, unlimited},
+    testing::{fork, instances, measured, network, route, solve, unlimited},
 };
-
-/// X sends along X, A, B (path 0) and X, A, C (path 1): thesis, section 3.5, on what
-/// non-overlapping caches cost. 30 matches of 1 byte on the first path with itself, 20 of the
-/// second with the first.
-fn fork() -> Instance {
-    let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
-    let routes = vec![route(&network, &[0, 1, 2], 100.0), route(&network, &[0, 1, 3], 100.0)];
-    let profile = measured(&[(0, 0, 30.0, 1.0), (1, 0, 20.0, 1.0)]);
-    Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
-}
 
 fn saved(instance: &Instance, cached: &[f64]) -> f64 {
     let evaluation = evaluate(instance, cached).unwrap();

@@ -11,10 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId, PathId, Placement,
-    Profile, Provision, Unwatched,
-    network::{Link, Node},
-    path::Route,
+    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, PathId, Placement, Profile,
+    Provision, Unwatched, path::Route, testing,
 };
 
 const HALF: u64 = 1 << 31;
@@ -23,22 +21,8 @@ const HEADER: u32 = 40;
 
 /// A network of directed links.
 fn network(nodes: u32, links: &[(u32, u32)]) -> Network {
-    Network {
-        nodes: (0..nodes)
-            .map(|pop| Node { id: format!("n{pop}"), pop, ..Node::default() })
-            .collect(),
-        links: links
-            .iter()
-            .map(|&(from, to)| Link {
-                from: NodeId(from),
-                to: NodeId(to),
-                weight: 1.0,
-                latency: 1.0,
-                capacity: None,
-            })
-            .collect(),
-        ..Network::default()
-    }
+    let ids: Vec<String> = (0..nodes).map(|node| format!("n{node}")).collect();
+    testing::directed(ids.iter().map(String::as_str), links)
 }
 
 /// Devices on all links, epochs of one second, and volumes of a megabyte.

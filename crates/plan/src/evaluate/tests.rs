@@ -2,18 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Placement, Unwatched, lp,
-    testing::{instances, measured, network, route, solve, unlimited},
+    Unwatched, lp,
+    testing::{fork, instances, solve},
 };
-
-/// X sends along X, A, B (path 0) and X, A, C (path 1), 100 bytes each; 30 matches of 1 byte on the
-/// first path with itself, 20 of the second with the first.
-fn fork() -> Instance {
-    let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
-    let routes = vec![route(&network, &[0, 1, 2], 100.0), route(&network, &[0, 1, 3], 100.0)];
-    let profile = measured(&[(0, 0, 30.0, 1.0), (1, 0, 20.0, 1.0)]);
-    Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
-}
 
 #[test]
 fn a_cache_at_the_fork_serves_both_paths_once() {

@@ -115,6 +115,44 @@ impl Buckets {
     }
 }
 
+impl Buckets {
+    /// The hops of an ingress's paths by device: those of device `touched[i]` end in `members` where
+    /// `start` says, in the order of PoPs.
+    fn fill(&mut self, instance: &Instance, ingress: usize) {
+        let first = hops_of(instance, ingress).start;
+        let mut order: Vec<usize> = instance.paths_of(ingress).collect();
+        order.sort_by_key(|&path| instance.paths[path].pop);
+        let Self { start, members, touched, .. } = self;
+        touched.clear();
+        for &path in &order {
+            for hop in &instance.paths[path].hops {
+                let count = &mut start[hop.device];
+                if *count == 0 {
+                    touched.push(hop.device);
+                }
+                *count += 1;
+            }
+        }
+        let mut at = 0;
+        for &device in &*touched {
+            let count = std::mem::replace(&mut start[device], at);
+            at += count;
+        }
+        members.clear();
+        members.resize(at as usize, Member::default());
+        for &path in &order {
+            for (number, hop) in instance.paths[path].hops.iter().enumerate() {
+                let place = &mut start[hop.device];
+                members[*place as usize] = Member {
+                    path: path as u32,
+                    hop: (instance.hop_index(path, number) - first) as u32,
+                };
+                *place += 1;
+            }
+        }
+    }
+}
+
 /// A path q gets, at a device r, from each path p through r, a share that is the product of v(q)
 /// and a factor of p; which factor depends on whether p leaves in the same PoP. Sums leave out one
 /// path or one PoP: they are added from both sides, never subtracted, so that a dominating path
@@ -128,7 +166,6 @@ fn synthetic(
     bytes: &mut [f64],
 ) {
     let whole = &instance.ingresses[ingress];
-    let first = hops_of(instance, ingress).start;
     let gamma = profile.gamma_of(whole.node);
     let factors = |path: &crate::Path| {
         let redundant = gamma * path.volume;
@@ -145,37 +182,8 @@ fn synthetic(
             others: if beyond > 0.0 { in_others / beyond } else { 0.0 },
         }
     };
-    let mut order: Vec<usize> = instance.paths_of(ingress).collect();
-    order.sort_by_key(|&path| instance.paths[path].pop);
-
+    buckets.fill(instance, ingress);
     let Buckets { start, members, touched, before } = buckets;
-    touched.clear();
-    for &path in &order {
-        for hop in &instance.paths[path].hops {
-            let count = &mut start[hop.device];
-            if *count == 0 {
-                touched.push(hop.device);
-            }
-            *count += 1;
-        }
-    }
-    let mut at = 0;
-    for &device in &*touched {
-        let count = std::mem::replace(&mut start[device], at);
-        at += count;
-    }
-    members.clear();
-    members.resize(at as usize, Member::default());
-    for &path in &order {
-        for (number, hop) in instance.paths[path].hops.iter().enumerate() {
-            let place = &mut start[hop.device];
-            members[*place as usize] = Member {
-                path: path as u32,
-                hop: (instance.hop_index(path, number) - first) as u32,
-            };
-            *place += 1;
-        }
-    }
     let path_of = |member: &Member| &instance.paths[member.path as usize];
     let mut from = 0;
     for &device in &*touched {

@@ -283,87 +283,23 @@ impl Plan {
             return Err(Unfit::Shares { shares, hops }.into());
         }
         options.check()?;
-        let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
         let names = device_names(instance);
-
-        // d x v of each device and ingress, before any rounding down.
-        let mut at_device = vec![0.0; instance.devices.len()];
-        let mut at_ingress = vec![0.0; instance.ingresses.len()];
-        for (number, path) in instance.paths.iter().enumerate() {
-            let shares = shares(instance, solution, number)?;
-            for (hop, share) in path.hops.iter().zip(shares) {
-                at_device[hop.device] += share * path.volume;
-                at_ingress[path.ingress as usize] += share * path.volume;
-            }
-        }
-        let factor = |name: &str, memory: f64, used: f64| {
-            if used > memory * (1.0 + TOLERANCE) {
-                return Err(Unfit::Full { name: name.into(), used, memory });
-            }
-            // Slightly less than what fits, so that no sum of rounded products exceeds it; far
-            // below a byte in practice.
-            let most =
-                if used > 0.0 { memory.floor() / used * (1.0 - 1e-10) } else { f64::INFINITY };
-            Ok(if options.headroom <= most { options.headroom } else { most })
-        };
-        let of_device: Vec<f64> = instance
-            .devices
-            .iter()
-            .zip(&names)
-            .zip(&at_device)
-            .map(|((device, name), &used)| factor(name, device.memory, used))
-            .collect::<Result<_, _>>()?;
-        let of_ingress: Vec<f64> = instance
-            .ingresses
-            .iter()
-            .zip(&at_ingress)
-            .map(|(ingress, &used)| {
-                factor(
-                    &format!("the ingress {}", instance.network.nodes[ingress.node].id),
-                    ingress.memory,
-                    used,
-                )
-            })
-            .collect::<Result<_, _>>()?;
-
-        let mut paths = Vec::with_capacity(instance.paths.len());
-        for (number, (path, id)) in instance.paths.iter().zip(ids).enumerate() {
-            let coded = instance.coded(path.ingress as usize);
-            let most = (coded * SPACE as f64) as u64;
-            let mut ranges = Vec::new();
-            let (mut end, mut at) = (0.0, 0u64);
-            for (hop, share) in shares(instance, solution, number)?.enumerate() {
-                let device = path.hops[hop].device.index();
-                let rounded = ((end + share) * SPACE as f64).round() as u64;
-                let to = rounded.min(most);
-                if to < at + smallest {
-                    continue;
-                }
-                let factor = of_device[device].min(of_ingress[path.ingress as usize]);
-                // Buckets are of the exact share, unless the ingress's limit cut the range.
-                let exact = if rounded <= most {
-                    share
-                } else {
-                    share.min((to - at) as f64 / SPACE as f64)
-                };
-                let bytes = exact * path.volume * factor;
-                if bytes > MAX_NUMBER as f64 {
-                    return Err(Unfit::Bucket { bytes, device: names[device].clone() }.into());
-                }
-                if bytes < 1.0 {
-                    continue;
-                }
-                ranges.push(Range { hop: hop as u32, from: at, to, bytes: bytes as u64 });
-                (end, at) = (end + share, to);
-            }
-            paths.push(PlannedPath {
+        let room = Room::new(instance, solution, options, &names)?;
+        let paths = instance.paths.iter().zip(ids).enumerate().map(|(number, (path, id))| {
+            Ok(PlannedPath {
                 id,
                 ingress: path.ingress,
                 egress: instance.network.nodes[path.egress].id.clone(),
                 hops: path.hops.iter().map(|hop| hop.device).collect(),
-                ranges: ranges.into(),
-            });
-        }
+                ranges: room.ranges(
+                    instance,
+                    number,
+                    shares(instance, solution, number)?,
+                    &names,
+                )?,
+            })
+        });
+        let paths = paths.collect::<Result<_, Unfit>>()?;
         let devices = names
             .into_iter()
             .zip(&instance.devices)
@@ -537,6 +473,98 @@ impl Plan {
             .zip(0..)
             .map(|(paths, number)| IngressManifest::of_plan(self, number, paths))
             .collect()
+    }
+}
+
+/// Bucket size over d x v at each device and ingress, and the smallest range.
+struct Room {
+    of_device: Vec<f64>,
+    of_ingress: Vec<f64>,
+    /// In hashes.
+    smallest: u64,
+}
+
+impl Room {
+    fn new(
+        instance: &Instance,
+        solution: &Solution,
+        options: &Options,
+        names: &[String],
+    ) -> Result<Self, Unfit> {
+        // d x v of each device and ingress, before any rounding down.
+        let mut at_device = vec![0.0; instance.devices.len()];
+        let mut at_ingress = vec![0.0; instance.ingresses.len()];
+        for (number, path) in instance.paths.iter().enumerate() {
+            let shares = shares(instance, solution, number)?;
+            for (hop, share) in path.hops.iter().zip(shares) {
+                at_device[hop.device] += share * path.volume;
+                at_ingress[path.ingress as usize] += share * path.volume;
+            }
+        }
+        let factor = |name: &str, memory: f64, used: f64| {
+            if used > memory * (1.0 + TOLERANCE) {
+                return Err(Unfit::Full { name: name.into(), used, memory });
+            }
+            // Slightly less than what fits, so that no sum of rounded products exceeds it; far
+            // below a byte in practice.
+            let most =
+                if used > 0.0 { memory.floor() / used * (1.0 - 1e-10) } else { f64::INFINITY };
+            Ok(if options.headroom <= most { options.headroom } else { most })
+        };
+        let of_device = instance
+            .devices
+            .iter()
+            .zip(names)
+            .zip(&at_device)
+            .map(|((device, name), &used)| factor(name, device.memory, used))
+            .collect::<Result<_, _>>()?;
+        let of_ingress = instance
+            .ingresses
+            .iter()
+            .zip(&at_ingress)
+            .map(|(ingress, &used)| {
+                let node = &instance.network.nodes[ingress.node].id;
+                factor(&format!("the ingress {node}"), ingress.memory, used)
+            })
+            .collect::<Result<_, _>>()?;
+        let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
+        Ok(Self { of_device, of_ingress, smallest })
+    }
+
+    /// The ranges of a path with these shares, in whole hashes.
+    fn ranges(
+        &self,
+        instance: &Instance,
+        path: usize,
+        shares: impl Iterator<Item = f64>,
+        names: &[String],
+    ) -> Result<Box<[Range]>, Unfit> {
+        let path = &instance.paths[path];
+        let ingress = path.ingress as usize;
+        let most = (instance.coded(ingress) * SPACE as f64) as u64;
+        let mut ranges = Vec::new();
+        let (mut end, mut at) = (0.0, 0u64);
+        for ((hop, share), number) in path.hops.iter().zip(shares).zip(0..) {
+            let rounded = ((end + share) * SPACE as f64).round() as u64;
+            let to = rounded.min(most);
+            if to < at + self.smallest {
+                continue;
+            }
+            let factor = self.of_device[hop.device].min(self.of_ingress[ingress]);
+            // Buckets are of the exact share, unless the ingress's limit cut the range.
+            let exact =
+                if rounded <= most { share } else { share.min((to - at) as f64 / SPACE as f64) };
+            let bytes = exact * path.volume * factor;
+            if bytes > MAX_NUMBER as f64 {
+                return Err(Unfit::Bucket { bytes, device: names[hop.device.index()].clone() });
+            }
+            if bytes < 1.0 {
+                continue;
+            }
+            ranges.push(Range { hop: number, from: at, to, bytes: bytes as u64 });
+            (end, at) = (end + share, to);
+        }
+        Ok(ranges.into())
     }
 }
 

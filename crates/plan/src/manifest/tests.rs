@@ -16,35 +16,15 @@ use crate::{
     HeaderHash, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Solution,
     Synthetic,
     error::{ManifestError, ManifestErrorKind},
-    network::{Link, Node, Role},
     path::Route,
+    testing,
 };
 
 /// Random networks, shares and plays, by seed.
 type Random = fastrand::Rng;
 
 fn network(names: &[&str], links: &[(u32, u32)]) -> Network {
-    let node = |(id, pop): (&&str, u32)| Node {
-        id: (*id).into(),
-        pop,
-        role: Role::Any,
-        ..Node::default()
-    };
-    Network {
-        name: "test".into(),
-        nodes: names.iter().zip(0..).map(node).collect(),
-        links: links
-            .iter()
-            .map(|&(from, to)| Link {
-                from: NodeId(from),
-                to: NodeId(to),
-                weight: 1.0,
-                latency: 1.0,
-                capacity: None,
-            })
-            .collect(),
-        ..Network::default()
-    }
+    testing::directed(names.iter().copied(), links)
 }
 
 fn profile() -> Profile {

@@ -43,6 +43,37 @@ pub(crate) fn route(network: &Network, nodes: &[u32], volume: f64) -> Route {
     }
 }
 
+/// A network of these nodes, each a PoP, and of links in one direction.
+pub(crate) fn directed<'a>(
+    ids: impl IntoIterator<Item = &'a str>,
+    links: &[(u32, u32)],
+) -> Network {
+    let node = |(id, pop): (&str, u32)| Node { id: id.into(), pop, ..Node::default() };
+    let link = |&(from, to): &(u32, u32)| Link {
+        from: NodeId(from),
+        to: NodeId(to),
+        weight: 1.0,
+        latency: 1.0,
+        capacity: None,
+    };
+    Network {
+        name: "test".into(),
+        nodes: ids.into_iter().zip(0..).map(node).collect(),
+        links: links.iter().map(link).collect(),
+        ..Network::default()
+    }
+}
+
+/// X sends along X, A, B (path 0) and X, A, C (path 1), 100 bytes each; 30 matches of 1 byte on the
+/// first path with itself, 20 of the second with the first. Thesis, section 3.5, on what
+/// non-overlapping caches cost.
+pub(crate) fn fork() -> Instance {
+    let network = network(4, &[(0, 1), (1, 2), (1, 3)]);
+    let routes = vec![route(&network, &[0, 1, 2], 100.0), route(&network, &[0, 1, 3], 100.0)];
+    let profile = measured(&[(0, 0, 30.0, 1.0), (1, 0, 20.0, 1.0)]);
+    Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
+}
+
 /// No limits that matter; packets of one byte.
 pub(crate) fn unlimited() -> Provision {
     Provision {
