@@ -168,11 +168,11 @@ fn transport(rest: &[u8], protocol: u8, is_fragment: bool) -> Option<TransportHe
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn v4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
+    pub(crate) fn v4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
         let mut packet =
             vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
         packet[6..8].copy_from_slice(&fragment.to_be_bytes());

@@ -129,16 +129,13 @@ impl AnswerLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::{TCP, UDP};
+    use crate::fields::{self, TCP, UDP};
     use crate::offload::LeftOut;
     use proptest::prelude::*;
     use std::num::NonZeroU16;
 
     fn v4(protocol: u8, fragment: u16, rest: &[u8]) -> Vec<u8> {
-        let mut packet =
-            vec![0x45, 0, 0, 0, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
-        packet[6..8].copy_from_slice(&fragment.to_be_bytes());
-        packet.extend_from_slice(rest);
+        let mut packet = fields::tests::v4(protocol, fragment, rest);
         let len = packet.len() as u16;
         packet[2..4].copy_from_slice(&len.to_be_bytes());
         packet

@@ -44,16 +44,6 @@ fn unpack_creates_nothing_before_it_has_seen_a_pack() {
     assert_eq!(wait(&mut child).code(), Some(3));
 }
 
-fn start(args: Vec<std::ffi::OsString>) -> Child {
-    Command::new(ONCEWIRE)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts")
-}
-
 #[cfg(unix)]
 mod unix {
     use super::*;

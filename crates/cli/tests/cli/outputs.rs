@@ -305,16 +305,6 @@ fn a_full_disk_keeps_the_earlier_file_and_leaves_no_other() {
     }
 }
 
-fn start(args: Vec<OsString>) -> Child {
-    Command::new(ONCEWIRE)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts")
-}
-
 /// The unfinished file of a process.
 fn unfinished(dir: &Dir, child: &Child) -> PathBuf {
     dir.join(format!(".oncewire-{}-0.unfinished", child.id()))

@@ -3,17 +3,7 @@
 use crate::support::*;
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-
-fn start(args: Vec<OsString>) -> Child {
-    Command::new(ONCEWIRE)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts")
-}
+use std::process::Command;
 
 /// Runs with a closed pipe as standard output.
 fn unread(args: Vec<OsString>, stdin: &[u8]) -> Ran {

@@ -245,3 +245,14 @@ pub(crate) fn wait(child: &mut std::process::Child) -> std::process::ExitStatus 
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// Starts the program with pipes.
+pub(crate) fn start(args: Vec<std::ffi::OsString>) -> std::process::Child {
+    std::process::Command::new(ONCEWIRE)
+        .args(args)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+}
