@@ -15,6 +15,7 @@ mod diff;
 mod ingress;
 mod json;
 mod plan;
+mod room;
 #[cfg(test)]
 mod tests;
 mod transition;
