@@ -31,6 +31,10 @@ pub(crate) use tunnel::{
     CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
 };
 
+/// The keys of a `[[peer]]` table of a link.
+#[cfg(target_os = "linux")]
+const PEER_KEYS: [&str; 4] = ["name", "key", "address", "allowed"];
+
 /// Every byte crosses the wire once.
 ///
 /// Oncewire removes repeated bytes from network traffic. Both ends of a link keep a copy of recent

@@ -23,9 +23,6 @@ const LONGEST_NAME: usize = 15;
 /// MTUs of the device: from IPv6's least (RFC 8200 section 5) to that of jumbo frames.
 const DEVICE_MTU: RangeInclusive<i64> = 1280..=9000;
 
-/// The keys of a `[[peer]]` table.
-pub(super) const PEER_KEYS: [&str; 4] = ["name", "key", "address", "allowed"];
-
 /// A `[[peer]]` table of the configuration file. What its texts mean is checked when it is known
 /// where each of them is.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -543,7 +543,7 @@ impl RoleName {
     pub(crate) fn table_keys(self, key: &str) -> &'static [&'static str] {
         match (self, key) {
             #[cfg(target_os = "linux")]
-            (RoleName::Link, "peer") => &super::link::PEER_KEYS,
+            (RoleName::Link, "peer") => &super::PEER_KEYS,
             _ => &[],
         }
     }

@@ -1,8 +1,23 @@
 //! A candidate is anything that turns blocks into wire bytes and back.
 
-use super::ours::Details;
 use crate::failure::{Failure, Outcome};
+use serde::Serialize;
 use std::ops::Range;
+
+/// Details of a pass that only our codec has.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Details {
+    pub(super) matches: u64,
+    pub(super) mean_match_bytes: Option<f64>,
+    /// Achieved sampling rate where markers were sought.
+    pub(super) bytes_per_fingerprint: Option<f64>,
+    pub(super) false_hits: u64,
+    pub(super) incompressible_blocks: u64,
+    /// Bytes of deflate streams and zstd blocks that were taken apart, and bytes of them that were
+    /// found only so.
+    pub(super) opened_bytes: u64,
+    pub(super) token_bytes: u64,
+}
 
 /// One way to send blocks. Each run creates a new one; the passes of a run share it.
 pub(super) trait Candidate {

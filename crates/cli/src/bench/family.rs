@@ -1,7 +1,6 @@
 //! Payload-match and Martynov's modified algorithm, which do not use our encoder.
 
-use super::candidate::{Candidate, Wire, compare};
-use super::ours::Details;
+use super::candidate::{Candidate, Details, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
 use oncewire_family::chunk::study::{ForgeableChunks, ForgeableFigures};

@@ -143,7 +143,7 @@ struct Pass {
     #[serde(skip_serializing_if = "Option::is_none")]
     share_of_optimal: Option<f64>,
     #[serde(flatten)]
-    details: Option<ours::Details>,
+    details: Option<candidate::Details>,
 }
 
 /// All measurements of one candidate.

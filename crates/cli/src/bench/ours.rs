@@ -1,26 +1,10 @@
 //! Our codec as a candidate.
 
-use super::candidate::{Candidate, Wire, compare};
+use super::candidate::{Candidate, Details, Wire, compare};
 use crate::failure::{Failure, Outcome};
 use crate::setup::config_failure;
 use oncewire_codec::{Decoded, Decoder, DecoderBuilder, Encoder, EncoderBuilder, EncoderStats};
 use oncewire_flash::IndexSearch;
-use serde::Serialize;
-
-/// Details of a pass that only our codec has.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Details {
-    pub(super) matches: u64,
-    pub(super) mean_match_bytes: Option<f64>,
-    /// Achieved sampling rate where markers were sought.
-    pub(super) bytes_per_fingerprint: Option<f64>,
-    pub(super) false_hits: u64,
-    pub(super) incompressible_blocks: u64,
-    /// Bytes of deflate streams and zstd blocks that were taken apart, and bytes of them that were
-    /// found only so.
-    pub(super) opened_bytes: u64,
-    pub(super) token_bytes: u64,
-}
 
 pub(super) struct Oncewire {
     encoder: Encoder,

@@ -313,7 +313,7 @@ pub(super) fn csv<W: io::Write>(
 mod tests {
     use super::super::Pass;
     use super::super::bound::BoundPass;
-    use super::super::ours::Details;
+    use super::super::candidate::Details;
     use super::*;
     use crate::terminal::columns;
 
