@@ -14,8 +14,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 /// Frames in a row that do not need the log before a second thread is started.
 pub(super) const FEW: usize = 16;
 
-/// Most frames between the two threads: it bounds their memory.
-const QUEUE: usize = 16;
+/// Frames that are handed over at once, because waking a thread takes as long as reading a tenth of
+/// a frame.
+const GROUP: usize = 8;
+
+/// Most groups that wait for the second thread: it bounds their memory.
+const QUEUE: usize = 2;
 
 /// Whether there is a processor for a second thread.
 pub(super) fn is_possible() -> bool {
@@ -24,8 +28,8 @@ pub(super) fn is_possible() -> bool {
 
 /// What the second thread does next.
 enum Task {
-    /// To put together a block, whose frame had as many bytes.
-    Block(FrameParts, usize),
+    /// To put together blocks, whose frames had as many bytes.
+    Blocks(Vec<(FrameParts, usize)>),
     /// To write out what is there, because the input makes us wait.
     Flush,
 }
@@ -78,30 +82,50 @@ fn read(
     args: &UnpackArgs,
 ) -> Outcome<bool> {
     let mut parts = FrameParts::default();
+    let mut group = Vec::with_capacity(GROUP);
     // A task that cannot be sent: the other thread has panicked, which ends both.
+    let send = |group: &mut Vec<_>| {
+        let _ = tasks.send(Task::Blocks(std::mem::replace(group, Vec::with_capacity(GROUP))));
+    };
     loop {
-        let step = frames
-            .step(source.bytes(), &mut parts)
-            .map_err(|error| refuse(error, &input.name, args))?;
+        let step = match frames.step(source.bytes(), &mut parts) {
+            Ok(step) => step,
+            Err(error) => {
+                // What comes before it still goes to the output.
+                send(&mut group);
+                return Err(refuse(error, &input.name, args));
+            }
+        };
         match step {
             FramesStep::NeedMore(_) => {
-                if !input.is_ready() && tasks.send(Task::Flush).is_err() {
-                    return Ok(false);
+                if !input.is_ready() {
+                    send(&mut group);
+                    if tasks.send(Task::Flush).is_err() {
+                        return Ok(false);
+                    }
                 }
-                if source.refill(input, None)? == 0 {
+                let more = source.refill(input, None);
+                if !matches!(more, Ok(1..)) {
+                    send(&mut group);
+                }
+                if more? == 0 {
                     return Err(truncated(frames.total(), source, &input.name));
                 }
             }
             FramesStep::Parts { consumed } => {
                 source.consume(consumed);
                 let next = spares.try_recv().unwrap_or_default();
-                let task = Task::Block(std::mem::replace(&mut parts, next), consumed);
-                if tasks.send(task).is_err() {
-                    return Ok(false);
+                group.push((std::mem::replace(&mut parts, next), consumed));
+                if group.len() == GROUP {
+                    send(&mut group);
                 }
             }
-            FramesStep::NeedsLog => return Ok(false),
+            FramesStep::NeedsLog => {
+                send(&mut group);
+                return Ok(false);
+            }
             FramesStep::End { consumed } => {
+                send(&mut group);
                 source.consume(consumed);
                 return Ok(true);
             }
@@ -119,21 +143,23 @@ fn write(
     Shown { args, to_terminal, bar }: Shown<'_>,
 ) -> Outcome<PackBlocks> {
     for task in todo {
-        let (parts, consumed) = match task {
-            Task::Block(parts, consumed) => (parts, consumed),
+        let group = match task {
+            Task::Blocks(group) => group,
             Task::Flush => {
                 output.flush()?;
                 continue;
             }
         };
-        let content = blocks.assemble(&parts).map_err(|error| refuse(error, name, args))?;
-        if to_terminal && is_binary(content) {
-            return Err(binary_to_terminal());
+        for (parts, consumed) in group {
+            let content = blocks.assemble(&parts).map_err(|error| refuse(error, name, args))?;
+            if to_terminal && is_binary(content) {
+                return Err(binary_to_terminal());
+            }
+            output.write(content)?;
+            bar.inc(consumed as u64);
+            // Nobody takes it at the end.
+            let _ = spare.send(parts);
         }
-        output.write(content)?;
-        bar.inc(consumed as u64);
-        // Nobody takes it at the end.
-        let _ = spare.send(parts);
     }
     Ok(blocks)
 }
