@@ -171,6 +171,14 @@ impl Reader<'_> {
     }
 }
 
+impl Drop for Reader<'_> {
+    /// A thread that delivered the last page may hold `finished` for a moment longer. The memory for
+    /// pages is not its to free.
+    fn drop(&mut self) {
+        std::mem::take(&mut *lock(&self.finished.jobs));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
