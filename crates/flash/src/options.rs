@@ -121,7 +121,10 @@ impl Options {
         range("bytes of all buffers", options.buffers, options.buffer, most)?;
         range("threads", u64::from(options.threads), 0, u64::from(MOST_THREADS))?;
         range("bits of the window", u64::from(options.window), 0, 32)?;
-        range("bytes of memory", options.memory, options.buffers, u64::MAX / 64)
+        if options.memory < options.buffers {
+            return Err(OpenError::Memory { memory: options.memory, least: options.buffers });
+        }
+        range("bytes of memory", options.memory, 0, u64::MAX / 64)
     }
 }
 

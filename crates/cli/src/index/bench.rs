@@ -207,6 +207,13 @@ fn refused(args: &IndexBenchArgs, error: &OpenError) -> Failure {
             binary(args.flash),
             binary(*least)
         )),
+        OpenError::Geometry(_) if args.layout == LayoutName::Sorted && args.buffers.is_none() => {
+            Failure::usage(format!(
+                "--flash {} is too small for buffers of {}: use more, or a smaller --buffer",
+                binary(args.flash),
+                binary(args.buffer)
+            ))
+        }
         OpenError::Geometry(_) => Failure::usage(format!(
             "--flash {} is too small for buffers of {}: use four times as much, or smaller --buffers",
             binary(args.flash),

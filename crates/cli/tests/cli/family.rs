@@ -119,7 +119,7 @@ fn a_table_on_flash() {
         run(args!["bench", tz_path(0), "--tables", table], b"").fails(code, words);
     };
     refused("flash:8M:/no/such/place", 1, &["table", "/no/such/place"]);
-    refused("flash:64K:.", 1, &["bytes of memory", "must be"]);
+    refused("flash:64K:.", 1, &["memory", "2883584"]);
     let published = args!["bench", tz_path(0), "--tables", "flash:8M:.", "--matchers", "published"];
     run(published, b"").fails(2, &["--matchers max"]);
 }

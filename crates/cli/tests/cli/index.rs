@@ -134,6 +134,8 @@ fn bench_runs_on_a_file_and_says_what_is_wrong() {
     run(args!["index", "bench"], b"").fails(2, &["name a directory", "--like"]);
     run(args!["index", "bench", "--like", "intel-ssd", "--flash", "1M"], b"")
         .fails(2, &["--flash 1 MiB is too small"]);
+    run(args!["index", "bench", dir.path(), "--layout", "sorted", "--flash", "64K"], b"")
+        .fails(2, &["--flash 64 KiB is too small for buffers of 128 KiB"]);
     run(args!["index", "bench", "--like", "intel-ssd", "--memory", "1M"], b"")
         .fails(2, &["--memory 1 MiB is too little"]);
     run(args!["index", "bench", "--like", "intel-ssd", "--flash", "8G"], b"")
