@@ -30,7 +30,7 @@ use senders::{Clients, Senders};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stream::Seen;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// Shortest chunk that is shared, in bytes.
 const MIN: u64 = 1 << 10;
@@ -77,7 +77,9 @@ struct Gear(Box<[u64; 256]>);
 
 impl Gear {
     fn new(key: u64) -> Gear {
-        Gear(Box::new(std::array::from_fn(|byte| xxh3_64_with_seed(&[byte as u8, b'g'], key))))
+        Gear(Box::new(std::array::from_fn(|byte| {
+            XxHash3_64::oneshot_with_seed(key, &[byte as u8, b'g'])
+        })))
     }
 }
 
@@ -193,7 +195,7 @@ impl ChunkIndex {
                 && let Some(chunk) = held(log, base + from, to - from, offset)
             {
                 let place = Place { start: base + from, end: base + to, is_whole: true };
-                let hash = xxh3_64_with_seed(chunk, self.key);
+                let hash = XxHash3_64::oneshot_with_seed(self.key, chunk);
                 let known = look_up(&self.entries, hash, log, offset, chunk).is_some();
                 self.put(hash, offset, place, known, id);
             }
@@ -335,7 +337,7 @@ impl ChunkIndex {
         let own = &bytes[..(to - from) as usize];
         let is_judged = bytes.len() >= own.len() + density::BEHIND;
         let seen = stream.seen.get(nth).copied().unwrap_or_else(|| Seen {
-            hash: xxh3_64_with_seed(own, self.key),
+            hash: XxHash3_64::oneshot_with_seed(self.key, own),
             is_dense: density::looks_compressed(bytes),
         });
         if is_judged {

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// Identifies an isolation domain of an encoder. The number says nothing by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +26,7 @@ impl Domain {
     pub(crate) fn key(self, key: u64) -> u64 {
         match self {
             Domain::COMMON => key,
-            Domain(number) => xxh3_64_with_seed(&number.to_le_bytes(), key),
+            Domain(number) => XxHash3_64::oneshot_with_seed(key, &number.to_le_bytes()),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::log::Geometry;
 use crate::params::{DecoderBuilder, EncoderBuilder};
 use crate::policy::CachePolicy;
 use oncewire_kernels::FilePages;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// First bytes of a pack. As in PNG, the top bit, the line ends and the end-of-file character
 /// reveal a transfer in text mode.
@@ -83,7 +83,7 @@ impl Header {
             out.extend_from_slice(&base.len.to_le_bytes());
             out.extend_from_slice(&base.digest);
         }
-        out.extend_from_slice(&xxh3_64(&out).to_le_bytes());
+        out.extend_from_slice(&XxHash3_64::oneshot(&out).to_le_bytes());
         out
     }
 
@@ -133,7 +133,7 @@ impl Header {
         let len = if has_base { HEADER_LEN + BASE_LEN } else { HEADER_LEN };
         let Some(header) = input.get(..len) else { return Ok(Err(len - input.len())) };
         let (fields, checksum) = header.split_at(len - 8);
-        if checksum != xxh3_64(fields).to_le_bytes() {
+        if checksum != XxHash3_64::oneshot(fields).to_le_bytes() {
             return Err(PackError::Header { field: "checksum" });
         }
         let number =
@@ -168,7 +168,7 @@ impl Summary {
         let mut link = [0; 16];
         link[..8].copy_from_slice(&self.chain.to_le_bytes());
         link[8..].copy_from_slice(&checksum.to_le_bytes());
-        self.chain = xxh3_64(&link);
+        self.chain = XxHash3_64::oneshot(&link);
         self.total += len as u64;
     }
 

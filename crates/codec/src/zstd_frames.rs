@@ -18,7 +18,8 @@ use oncewire_kernels::{
     Kernels, SHORT_LEAST, SHORT_SLACK, Sequence, SequenceSearch, ZSTD_BLOCK_MAX, ZSTD_DISTANCE_MAX,
     ZstdBlocks, ZstdFailure,
 };
-use xxhash_rust::xxh64::Xxh64;
+use std::hash::Hasher;
+use twox_hash::XxHash64;
 
 /// First bytes of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -102,12 +103,12 @@ pub fn stated_window(bytes: &[u8]) -> Option<u64> {
 
 /// The checksum of a frame's content: XXH64, of which the frame has the lower half.
 #[derive(Clone, Default)]
-pub struct ContentChecksum(Xxh64);
+pub struct ContentChecksum(XxHash64);
 
 impl ContentChecksum {
     /// Adds the next bytes of the content.
     pub fn update(&mut self, content: &[u8]) {
-        self.0.update(content);
+        self.0.write(content);
     }
 }
 
@@ -115,7 +116,7 @@ impl ContentChecksum {
 pub fn end(checksum: &ContentChecksum) -> [u8; 7] {
     let mut out = [0; 7];
     out[..3].copy_from_slice(&LAST_BLOCK);
-    out[3..].copy_from_slice(&(checksum.0.digest() as u32).to_le_bytes());
+    out[3..].copy_from_slice(&(checksum.0.finish() as u32).to_le_bytes());
     out
 }
 

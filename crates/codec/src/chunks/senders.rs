@@ -5,7 +5,7 @@
 //! nobody learns about a chunk that a single other client has sent, and whoever is several clients
 //! learns little.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// Fewest and most other clients that must have sent a chunk before it is shared.
 const FEWEST: u32 = 2;
@@ -45,7 +45,7 @@ impl Clients {
             }
             None => {
                 let others = u64::from(IDS) - OWN_IDS as u64;
-                let hash = xxh3_64_with_seed(&client.to_le_bytes(), key);
+                let hash = XxHash3_64::oneshot_with_seed(key, &client.to_le_bytes());
                 OWN_IDS + (hash % others) as usize
             }
         };
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn thresholds_are_two_to_five() {
-        let hash = |chunk: u64| xxh3_64_with_seed(&chunk.to_le_bytes(), 7);
+        let hash = |chunk: u64| XxHash3_64::oneshot_with_seed(7, &chunk.to_le_bytes());
         let mut counts = [0; 6];
         (0..4000).for_each(|chunk| counts[threshold(hash(chunk)) as usize] += 1);
         assert_eq!(counts[..2], [0, 0]);

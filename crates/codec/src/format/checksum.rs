@@ -1,6 +1,6 @@
 //! The checksum of a block: 64 bits over its place and content, seeded per session.
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 /// Seed of a session's checksums. Both ends agree on it; frames of another session or epoch fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl ChecksumSeed {
         for (bytes, field) in place.chunks_exact_mut(8).zip(fields) {
             bytes.copy_from_slice(&field.to_le_bytes());
         }
-        xxh3_64_with_seed(content, xxh3_64(&place))
+        XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&place), content)
     }
 }
 
