@@ -54,7 +54,7 @@ pub fn huffman_lengths(counts: &[u32; 256]) -> [u8; 256] {
         return lengths;
     }
     let sorted = &mut sorted[..used];
-    sorted.sort_unstable();
+    sort_by_count(sorted);
     let mut depths = [0u32; 256];
     for (depth, &entry) in depths.iter_mut().zip(&*sorted) {
         *depth = (entry >> 8) as u32;
@@ -85,6 +85,34 @@ pub fn huffman_lengths(counts: &[u32; 256]) -> [u8; 256] {
         }
     }
     lengths
+}
+
+/// Sorts entries of a count, from bit 8 on, and a symbol, which ascends: by digits of the counts,
+/// the lowest first, as many as the largest has.
+fn sort_by_count(entries: &mut [u64]) {
+    let mut other = [0u64; 256];
+    let other = &mut other[..entries.len()];
+    let all = entries.iter().fold(0, |all, &entry| all | entry);
+    let mut shift = 8;
+    while all >> shift > 0 {
+        let digit = |entry: u64| (entry >> shift & 255) as usize;
+        let mut places = [0u8; 256];
+        // There are at most 256 entries, so the place of the last one fits.
+        for &entry in &*entries {
+            places[digit(entry)] = places[digit(entry)].wrapping_add(1);
+        }
+        let mut before = 0u8;
+        for place in &mut places {
+            (*place, before) = (before, before.wrapping_add(*place));
+        }
+        for &entry in &*entries {
+            let place = &mut places[digit(entry)];
+            other[usize::from(*place)] = entry;
+            *place = place.wrapping_add(1);
+        }
+        entries.copy_from_slice(other);
+        shift += 8;
+    }
 }
 
 /// Turns ascending weights, at least two, into the depths of an optimal binary tree, in their

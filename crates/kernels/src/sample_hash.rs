@@ -87,7 +87,12 @@ unsafe fn avx2(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32]) -> Samp
         _mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_min_epu16(hash, limits), hash)) as u32
     };
     let both = |at| hits(at) & 0x5555_5555 | hits(at + 1) & 0xaaaa_aaaa;
-    walk.by_vectors((data.len() + 1).saturating_sub(35), markers, both, |at| low(data, at, limit))
+    let vectors = (data.len() + 1).saturating_sub(35);
+    if walk.skip < 64 && markers.len() > 2 {
+        walk.by_notes(vectors, markers, both, |at| low(data, at, limit))
+    } else {
+        walk.by_vectors(vectors, markers, both, |at| low(data, at, limit))
+    }
 }
 
 /// Moves bit `i` to bit `2 i`.

@@ -7,6 +7,10 @@
 
 use crate::Sampled;
 
+/// Positions that [`Walk::by_notes`] looks at before it walks.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 256;
+
 /// Where a walk goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk {
@@ -50,6 +54,53 @@ impl Walk {
         Sampled { count, resume: at }
     }
 
+    /// As [`Walk::by_vectors`], for many markers with short skips. Which positions mark is noted for
+    /// [`AHEAD`] of them first, where none depends on the markers before it, and then one load and
+    /// one count of bits lead from a marker to the next: where it lies is not worth a guess.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn by_notes(
+        self,
+        vectors: usize,
+        markers: &mut [u32],
+        hits: impl Fn(usize) -> u32,
+        marks: impl Fn(usize) -> bool,
+    ) -> Sampled {
+        let Walk { from, end, skip, gap } = self;
+        let (mut at, mut count) = (from, 0);
+        let mut stop = from.saturating_add(gap);
+        while at < stop.min(end) && at + AHEAD <= vectors && count < markers.len() {
+            // Bit `i` of all says whether `at + i` marks. Behind them are as many that say no.
+            let mut notes = [0; AHEAD / 64 + 1];
+            for (nth, note) in notes[..AHEAD / 64].iter_mut().enumerate() {
+                let first = at + 64 * nth;
+                *note = u64::from(hits(first)) | u64::from(hits(first + 32)) << 32;
+            }
+            let mut next = 0;
+            while next < AHEAD && count < markers.len() {
+                // Whole words are read as they were just written: a load across two of them waits.
+                let (word, bit) = (next / 64, next % 64);
+                let inside = notes[word] >> bit | notes[word + 1] << 1 << (63 - bit);
+                if inside == 0 {
+                    next = (next + 64).min(AHEAD);
+                    continue;
+                }
+                let marker = at + next + inside.trailing_zeros() as usize;
+                if marker >= stop.min(end) {
+                    return Sampled { count, resume: marker };
+                }
+                markers[count] = marker as u32;
+                count += 1;
+                next = marker + 1 + skip - at;
+                stop = (marker + 1 + skip).saturating_add(gap);
+            }
+            at += next;
+        }
+        let rest = Walk { from: at, end, skip, gap };
+        let rest = rest.by_vectors_until(vectors, stop, &mut markers[count..], hits, marks);
+        Sampled { count: count + rest.count, resume: rest.resume }
+    }
+
     /// Follows the markers 32 positions at a time. Bit `i` of `hits(at)` says whether `at + i`
     /// marks; it is called where `at < vectors` only. `marks` says the same of one position.
     #[cfg(target_arch = "x86_64")]
@@ -61,9 +112,23 @@ impl Walk {
         hits: impl Fn(usize) -> u32,
         marks: impl Fn(usize) -> bool,
     ) -> Sampled {
+        let stop = self.from.saturating_add(self.gap);
+        self.by_vectors_until(vectors, stop, markers, hits, marks)
+    }
+
+    /// As [`Walk::by_vectors`]; no marker may be at `stop` or after it unless one comes before.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn by_vectors_until(
+        self,
+        vectors: usize,
+        mut stop: usize,
+        markers: &mut [u32],
+        hits: impl Fn(usize) -> u32,
+        marks: impl Fn(usize) -> bool,
+    ) -> Sampled {
         let Walk { from, end, skip, gap } = self;
         let (mut at, mut count) = (from, 0);
-        let mut stop = from.saturating_add(gap);
         while at < stop.min(end) && at < vectors && count < markers.len() {
             let mut inside = hits(at);
             // Usually the skip leaves the vector and one step is made; a small period has several

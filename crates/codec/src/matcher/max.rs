@@ -117,21 +117,42 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         }
     }
 
+    /// Fills the front of the batch's markers, each [`INDEX_STEP`] bytes or more after the one
+    /// before. Returns how many there are.
+    #[inline(always)]
+    fn sample_apart(&mut self, block: &[u8], density: Density, from: usize, room: usize) -> usize {
+        match density {
+            Density::Period(period) => self.sampler.sample_apart(
+                self.kernels,
+                block,
+                self.window,
+                period,
+                INDEX_STEP,
+                from,
+                &mut self.batch.markers[..room],
+            ),
+            Density::Sparse => {
+                let mut at = from;
+                for count in 0..room {
+                    if self.sample(block, density, at, count..count + 1).count == 0 {
+                        return count;
+                    }
+                    at = self.batch.markers[count] as usize + INDEX_STEP;
+                }
+                room
+            }
+        }
+    }
+
     /// Indexes markers inside `from..to`, one per [`INDEX_STEP`] bytes.
     fn index_inside(&mut self, block: &PlacedBlock<'_>, density: Density, from: usize, to: usize) {
         let mut at = from;
         while at < to {
-            let mut count = 0;
-            while at < to && count < BATCH {
-                let found = self.sample(block.bytes, density, at, count..count + 1);
-                let marker = self.batch.markers[count] as usize;
-                if found.count == 0 || marker >= to {
-                    at = to;
-                    break;
-                }
-                at = marker + INDEX_STEP;
-                count += 1;
-            }
+            let room = (to - at).div_ceil(INDEX_STEP).min(BATCH);
+            let count = self.sample_apart(block.bytes, density, at, room);
+            let markers = &self.batch.markers[..count];
+            let count = markers.iter().take_while(|&&marker| (marker as usize) < to).count();
+            at = if count < room { to } else { markers[count - 1] as usize + INDEX_STEP };
             let markers = &self.batch.markers[..count];
             let fingerprints = &mut self.batch.fingerprints[..count];
             self.kernels.fingerprints(block.bytes, markers, self.window, self.key, fingerprints);

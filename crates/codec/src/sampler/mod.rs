@@ -37,6 +37,31 @@ pub trait Sampler: Debug + Send + Sync + 'static {
         markers: &mut [u32],
     ) -> Sampled;
 
+    /// As many calls of [`Sampler::sample`] for one marker each, of which each begins `step` bytes
+    /// after the marker before: for a few markers of content that repeats. Does not say where to go
+    /// on. Returns how many there are.
+    #[allow(clippy::too_many_arguments)]
+    fn sample_apart(
+        &self,
+        kernels: Kernels,
+        block: &[u8],
+        window: usize,
+        period: usize,
+        step: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> usize {
+        let mut at = from;
+        for (count, marker) in markers.iter_mut().enumerate() {
+            let marker = std::slice::from_mut(marker);
+            if self.sample(kernels, block, window, period, at, marker).count == 0 {
+                return count;
+            }
+            at = marker[0] as usize + step;
+        }
+        markers.len()
+    }
+
     /// As [`Sampler::sample`], but with about one marker in a thousand evenly distributed bytes,
     /// without skips and without markers forced in gaps: for content of high entropy, which repeats
     /// as a whole or not at all. Whether a position is a marker depends only on the bytes there, so
@@ -106,6 +131,19 @@ macro_rules! delegate {
                 markers: &mut [u32],
             ) -> Sampled {
                 (**self).sample(kernels, block, window, period, from, markers)
+            }
+
+            fn sample_apart(
+                &self,
+                kernels: Kernels,
+                block: &[u8],
+                window: usize,
+                period: usize,
+                step: usize,
+                from: usize,
+                markers: &mut [u32],
+            ) -> usize {
+                (**self).sample_apart(kernels, block, window, period, step, from, markers)
             }
 
             fn sample_sparsely(

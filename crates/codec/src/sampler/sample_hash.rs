@@ -16,6 +16,24 @@ use oncewire_kernels::{Kernels, Sampled};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHash;
 
+/// Markers at this period, after each of which `skip` bytes are skipped.
+#[inline(always)]
+fn skipping(
+    kernels: Kernels,
+    block: &[u8],
+    window: usize,
+    period: usize,
+    skip: usize,
+    from: usize,
+    markers: &mut [u32],
+) -> Sampled {
+    let limit = (65536 / (period - period / 2) - 1) as u16;
+    let spacing = (skip, GAP_PERIODS * period);
+    filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
+        kernels.sample_hash(limit, block, window, skip, gap, at, markers)
+    })
+}
+
 /// Greatest hash of a sparse marker: one position in 1,024.
 const SPARSE_LIMIT: u16 = 65_536u32.div_euclid(1024) as u16 - 1;
 
@@ -30,11 +48,20 @@ impl Sampler for SampleHash {
         from: usize,
         markers: &mut [u32],
     ) -> Sampled {
-        let limit = (65536 / (period - period / 2) - 1) as u16;
-        let spacing = (period / 2, GAP_PERIODS * period);
-        filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
-            kernels.sample_hash(limit, block, window, skip, gap, at, markers)
-        })
+        skipping(kernels, block, window, period, period / 2, from, markers)
+    }
+
+    fn sample_apart(
+        &self,
+        kernels: Kernels,
+        block: &[u8],
+        window: usize,
+        period: usize,
+        step: usize,
+        from: usize,
+        markers: &mut [u32],
+    ) -> usize {
+        skipping(kernels, block, window, period, step - 1, from, markers).count
     }
 
     fn sample_sparsely(
