@@ -110,35 +110,47 @@ impl LengthModels {
     }
 }
 
-/// `256 log2(count)`, rounded.
-fn log2(count: u32) -> u32 {
-    let shift = (u32::BITS - count.leading_zeros()).saturating_sub(LOG_BITS);
-    u32::from(LOGS[(count >> shift) as usize]) + (shift << 8)
+/// Bits that `len` symbols with these counts take at least, in a code of their own.
+fn entropy(counts: &[u32; 256], len: u32) -> f32 {
+    // Several sums, so that they are those of a vector.
+    let mut sums = [0f32; LANES];
+    let (chunks, _) = counts.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (sum, &count) in sums.iter_mut().zip(chunk) {
+            *sum += count as i32 as f32 * log2(count);
+        }
+    }
+    len as f32 * log2(len) - sums.iter().sum::<f32>()
 }
 
-const LOG_BITS: u32 = 11;
-
-static LOGS: [u16; 1 << LOG_BITS] = {
-    let mut logs = [0; 1 << LOG_BITS];
-    let mut count = 1u64;
-    while count < 1 << LOG_BITS {
-        let whole = count.ilog2();
-        // The fraction by repeated squaring, in 30 bits.
-        let (mut x, mut log, mut bit) = (count << (30 - whole), 0u16, 0);
-        while bit < 9 {
-            x = (x * x) >> 30;
-            log <<= 1;
-            if x >= 2 << 30 {
-                x >>= 1;
-                log |= 1;
-            }
-            bit += 1;
+/// Bits that symbols with these counts take in words of these lengths; `None` if one that occurs
+/// has no word.
+fn words(counts: &[u32; 256], lengths: &[u8; 256]) -> Option<u32> {
+    let (mut sums, mut lacks) = ([0f32; LANES], [false; LANES]);
+    let (chunks, _) = counts.as_chunks::<LANES>();
+    let (lengths, _) = lengths.as_chunks::<LANES>();
+    for (counts, lengths) in chunks.iter().zip(lengths) {
+        for nth in 0..LANES {
+            // At most 11 times 2^15 in all, which is exact.
+            sums[nth] += counts[nth] as i32 as f32 * f32::from(lengths[nth]);
+            lacks[nth] |= (counts[nth] > 0) & (lengths[nth] == 0);
         }
-        logs[count as usize] = (whole << 8) as u16 + log.div_ceil(2);
-        count += 1;
     }
-    logs
-};
+    (lacks == [false; LANES]).then(|| sums.iter().sum::<f32>() as u32)
+}
+
+/// Numbers that are computed at once.
+const LANES: usize = 8;
+
+/// The logarithm of a count, to 0.0002; of 0, a number.
+#[inline(always)]
+fn log2(count: u32) -> f32 {
+    let bits = (count as i32 as f32).to_bits() as i32;
+    // 1 to 2, and a polynomial that is 0 and 1 at the ends.
+    let part = f32::from_bits((bits & 0x7f_ffff | 0x3f80_0000) as u32) - 1.0;
+    let curve = 0.438_724 + part * (-0.239_052 + part * 0.082_125);
+    ((bits >> 23) - 127) as f32 + part + part * (1.0 - part) * curve
+}
 
 /// A column's code at the writer.
 #[derive(Clone)]
@@ -191,19 +203,13 @@ impl ColumnWriter {
             out.extend_from_slice(&[ONE, symbols[0]]);
             return;
         }
-        let (mut entropy, mut kept, mut fits) = (0u64, 0u64, self.code.is_some());
-        let whole = log2(len);
-        for (&count, &bits) in counts.iter().zip(&self.lengths) {
-            if count > 0 {
-                entropy += u64::from(count) * u64::from(whole - log2(count));
-                kept += u64::from(count) * u64::from(bits);
-                fits &= bits > 0;
-            }
-        }
         let streams = if symbols.len() < FOUR_STREAMS { 1 } else { 8 };
         // A code is a little longer than the entropy.
-        let ideal = (entropy / (8 * 256) * 129 / 128) as u32 + streams + self.stated;
-        let kept = if fits { (kept / 8) as u32 + streams } else { u32::MAX };
+        let ideal = (entropy(&counts, len) * (129.0 / 128.0 / 8.0)) as u32 + streams + self.stated;
+        let kept = match self.code {
+            Some(_) => words(&counts, &self.lengths).map_or(u32::MAX, |bits| bits / 8 + streams),
+            None => u32::MAX,
+        };
         let is_new =
             symbols.len() >= NEW_CODE && ideal.saturating_add(MARGIN) < kept && codes.are_left();
         let best = if is_new { ideal } else { kept };
