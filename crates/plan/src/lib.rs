@@ -37,6 +37,7 @@
 //! | [`baseline`], [`placement`] | instance, a solver | other schemes; links to deploy first |
 //! | [`manifest`] | instance, solution | what each device needs to know |
 //! | [`emulate`](mod@emulate) | instance, manifests, packets | what happens to the packets |
+//! | [`ra`] | network, classes of content | redundancy-aware routes |
 //! | [`measure`] | instance, packets | volumes and a redundancy profile |
 //!
 //! There are no files, sockets or clocks in here. Long computations report to a [`Watch`], which
@@ -56,6 +57,7 @@ mod packet;
 pub mod path;
 pub mod placement;
 pub mod profile;
+pub mod ra;
 mod request;
 pub mod routing;
 pub mod scenario;

@@ -1,0 +1,140 @@
+//! Redundancy-aware routing: routes that put equal bytes on the same links (Anand, *Redundancy
+//! Elimination as a Primitive*, 2012, chapter 6; "RA" is its name there).
+//!
+//! A [`Class`] is content of one ingress that goes to a set of egresses within an interval. A link
+//! whose ends eliminate redundancy carries it once, however many of its egresses the link leads to.
+//! Routes are [`Slice`]s: weighted trees of an ingress. `docs/ROUTING.md` defines every quantity.
+
+mod class;
+
+use std::net::IpAddr;
+
+use crate::{LinkId, Network, NodeId};
+pub use class::{Class, Classes};
+
+/// What a byte costs on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cost {
+    /// The link's latency in milliseconds, as in the thesis's chapter 6.
+    #[default]
+    Latency,
+    /// 1 on every link, as in SmartRE.
+    Hops,
+}
+
+/// What routes are to be good at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Objective {
+    /// The least footprint: bytes times the cost of the links that they cross. Capacities do not
+    /// matter.
+    #[default]
+    Footprint,
+    /// The least footprint with no link above a utilization.
+    FootprintWithin(LoadLimit),
+    /// The least utilization of the busiest link, then the least footprint.
+    Load,
+}
+
+/// The highest utilization that a link may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadLimit {
+    /// This part of its capacity.
+    Given(f64),
+    /// This many times what the busiest link has on shortest paths with redundancy elimination.
+    Stretch(f64),
+}
+
+/// What to compute routes for.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Content of each ingress per interval. An ingress is listed once.
+    pub ingresses: Vec<(NodeId, Classes)>,
+    /// What a byte costs on a link.
+    pub cost: Cost,
+    /// What routes are to be good at.
+    pub objective: Objective,
+    /// Capacity in bit/s of links whose own is not known.
+    pub capacity: Option<f64>,
+    /// Seconds of an interval, in which content counts as equal (T, 60 in the thesis). Relates the
+    /// bytes of classes to capacities.
+    pub interval: f64,
+    /// Whether the ends of each link eliminate redundancy; empty if all do.
+    pub eliminates: Vec<bool>,
+    /// Whether all copies, without elimination, must fit the capacities too (thesis, section 6.2,
+    /// "safety net constraints").
+    pub safety_net: bool,
+    /// Most trees per ingress; at least 1.
+    pub slices: usize,
+    /// Relative gap between routes and bound that is good enough.
+    pub gap: f64,
+    /// Routes in force, to begin with; kept if they are within the gap.
+    pub against: Option<Routes>,
+}
+
+/// Routes of all ingresses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routes {
+    /// Sorted by ingress. The weights of an ingress add up to 1.
+    pub slices: Vec<Slice>,
+}
+
+impl Routes {
+    /// The slices of an ingress.
+    pub fn of(&self, ingress: NodeId) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(move |slice| slice.ingress == ingress)
+    }
+}
+
+/// One tree of routes for a part of an ingress's traffic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    /// Where the traffic enters.
+    pub ingress: NodeId,
+    /// Its part of the ingress's traffic, above 0.
+    pub weight: f64,
+    /// Egress and links from the ingress to it, sorted by egress. Together they form a tree: each
+    /// node has one link by which paths come to it.
+    pub paths: Vec<(NodeId, Vec<LinkId>)>,
+    /// Source prefixes whose traffic takes these routes; empty if none were given.
+    pub prefixes: Vec<Prefix>,
+}
+
+/// A range of source addresses: a network, or a host with all bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    /// Address; bits after the first `length` are 0.
+    pub address: IpAddr,
+    /// Bits that count.
+    pub length: u8,
+}
+
+/// Routes with what they are worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The best routes found.
+    pub routes: Routes,
+    /// Their value: the footprint in bytes times cost, or the utilization of the busiest link, both
+    /// computed without the solver's code.
+    pub value: f64,
+    /// No routes are better, however traffic is split.
+    pub bound: f64,
+    /// Price of a byte on each link, in units of the objective per byte.
+    pub link_prices: Vec<f64>,
+    /// These routes and others.
+    pub schemes: Vec<Scheme>,
+    /// Whether the computation was stopped before the gap was reached.
+    pub stopped: bool,
+}
+
+/// A way to route, and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheme {
+    /// Name in tables.
+    pub name: &'static str,
+    /// Bytes times cost, summed over links.
+    pub footprint: f64,
+    /// Utilization of the busiest link, if capacities are known.
+    pub utilization: Option<f64>,
+}
