@@ -14,7 +14,7 @@ pub(crate) fn solve(
 ) -> Result<(Vec<f64>, Vec<f64>, u32), Error> {
     watch.progress("solving", 0, 0);
     watch.proceed()?;
-    let groups = &reduced.groups;
+    let groups = &reduced.packing.groups;
     let mut problem = RowProblem::default();
     let variables: Vec<_> =
         groups.weights.iter().map(|&weight| problem.add_column(weight, 0.0..=1.0)).collect();
@@ -28,7 +28,7 @@ pub(crate) fn solve(
             }
         }
     }
-    for (row, &limit) in rows.iter().zip(&reduced.limits) {
+    for (row, &limit) in rows.iter().zip(&reduced.packing.limits) {
         problem.add_row(..=limit, row.iter().copied());
     }
     for group in 0..groups.len() {

@@ -13,12 +13,16 @@
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::{cholesky::Cholesky, presolve::Groups, presolve::Reduced, program::Sum};
+use super::{
+    cholesky::Cholesky,
+    packing::{Groups, Packing},
+    program::Sum,
+};
 use crate::{Error, Watch};
 
 /// Where the method ended, and a centre from which it can begin again.
 pub(crate) struct Outcome {
-    /// Per column of [`Reduced::groups`].
+    /// Per column of [`Packing::groups`].
     pub x: Vec<f64>,
     /// Price of each row.
     pub prices: Vec<f64>,
@@ -53,14 +57,14 @@ const ROOM: f64 = 10.0;
 
 /// Solves to a relative gap of `tolerance` or as near as the digits allow.
 pub(crate) fn solve(
-    reduced: &Reduced,
+    packing: &Packing,
     offset: f64,
     tolerance: f64,
     start: Option<Centre>,
     watch: &dyn Watch,
 ) -> Result<Outcome, Error> {
-    let rows = reduced.rows.len();
-    let groups = &reduced.groups;
+    let rows = packing.limits.len();
+    let groups = &packing.groups;
     // Each part has a matrix of its own: fewer where that is large. Never by the number of threads:
     // sums must not depend on it.
     let parts = if groups.column_count() < SHARED {
@@ -69,7 +73,7 @@ pub(crate) fn solve(
         (8_000_000 / (rows * rows).max(1)).clamp(2, 8)
     };
     let mut parts: Vec<Part> = groups.split(parts).into_iter().map(Part::new).collect();
-    let b = &reduced.limits;
+    let b = &packing.limits;
 
     let warm = start.is_some();
     let (mut y, mut mu) = match start {

@@ -9,6 +9,7 @@ mod coefficients;
 #[cfg(feature = "highs")]
 mod highs;
 mod interior;
+mod packing;
 mod presolve;
 mod program;
 mod recover;
@@ -174,7 +175,7 @@ pub fn solve(
             match &found {
                 Ok((solution, _)) if good_enough(solution, options) => found,
                 Err(Error::Stopped) => found,
-                _ if reduced.groups.column_count() > SMALL => found,
+                _ if reduced.packing.groups.column_count() > SMALL => found,
                 _ => match (found, simplex(&program, &reduced, watch)) {
                     (_, Err(Error::Stopped)) => Err(Error::Stopped),
                     (Ok(interior), Ok(simplex)) if interior.0.gap() <= simplex.0.gap() => {
@@ -206,7 +207,7 @@ fn interior(
         }
         .into());
     }
-    if reduced.groups.len() == 0 {
+    if reduced.packing.groups.len() == 0 {
         return Ok(finish(
             program,
             reduced,
@@ -219,7 +220,7 @@ fn interior(
     }
     let offset = if program.links.is_some() { -1.0 } else { reduced.constant };
     let attempt = |tolerance: f64, start: Option<Centre>| -> Answer {
-        let outcome = interior::solve(reduced, offset, tolerance, start, watch)?;
+        let outcome = interior::solve(&reduced.packing, offset, tolerance, start, watch)?;
         Ok(finish(
             program,
             reduced,
@@ -231,7 +232,7 @@ fn interior(
         ))
     };
     let first = attempt(options.tolerance, start)?;
-    if good_enough(&first.0, options) || reduced.groups.column_count() > SMALL {
+    if good_enough(&first.0, options) || reduced.packing.groups.column_count() > SMALL {
         return Ok(first);
     }
     // What the method ends with breaks limits by a hair. Where numbers are of very different sizes,
@@ -256,7 +257,7 @@ fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answe
 #[cfg(feature = "highs")]
 fn highs(program: &Program<'_>, reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Answer {
     // HiGHS has another status for a model without columns.
-    if reduced.groups.len() == 0 {
+    if reduced.packing.groups.len() == 0 {
         return Ok(finish(
             program,
             reduced,

@@ -18,7 +18,7 @@ const ROUNDING: f64 = 1e-12;
 /// Shares of the whole program from the columns of the reduced one.
 pub(crate) fn expand(program: &Program<'_>, reduced: &Reduced, x: &[f64]) -> Vec<f64> {
     let mut cached = vec![0.0; program.weight.len()];
-    for (&origin, &x) in reduced.groups.origin.iter().zip(x) {
+    for (&origin, &x) in reduced.packing.groups.origin.iter().zip(x) {
         if origin != NONE {
             cached[origin as usize] = x;
         }

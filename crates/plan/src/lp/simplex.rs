@@ -22,7 +22,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 fn primal(reduced: &Reduced) -> Result<Vec<f64>, Error> {
-    let groups = &reduced.groups;
+    let groups = &reduced.packing.groups;
     let mut problem = Problem::new(OptimizationDirection::Maximize);
     let variables: Vec<_> =
         groups.weights.iter().map(|&weight| problem.add_var(weight, (0.0, 1.0))).collect();
@@ -44,7 +44,7 @@ fn primal(reduced: &Reduced) -> Result<Vec<f64>, Error> {
             );
         }
     }
-    for (row, &limit) in rows.into_iter().zip(&reduced.limits) {
+    for (row, &limit) in rows.into_iter().zip(&reduced.packing.limits) {
         problem.add_constraint(row, ComparisonOp::Le, limit);
     }
     let solution = problem
@@ -56,10 +56,14 @@ fn primal(reduced: &Reduced) -> Result<Vec<f64>, Error> {
 }
 
 fn dual(reduced: &Reduced) -> Result<Vec<f64>, Error> {
-    let groups = &reduced.groups;
+    let groups = &reduced.packing.groups;
     let mut problem = Problem::new(OptimizationDirection::Minimize);
-    let prices: Vec<_> =
-        reduced.limits.iter().map(|&limit| problem.add_var(limit, (0.0, f64::INFINITY))).collect();
+    let prices: Vec<_> = reduced
+        .packing
+        .limits
+        .iter()
+        .map(|&limit| problem.add_var(limit, (0.0, f64::INFINITY)))
+        .collect();
     for group in 0..groups.len() {
         let own = &groups.rows[groups.row_offsets[group] as usize..];
         let worth = problem.add_var(1.0, (0.0, f64::INFINITY));
