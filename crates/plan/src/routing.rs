@@ -1,9 +1,10 @@
 //! Paths through a network: shortest or given.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-};
+pub(crate) mod dijkstra;
+
+use std::collections::HashMap;
+
+use dijkstra::Graph;
 
 use crate::{
     Error, LinkId, Network, NodeId, Watch,
@@ -140,122 +141,52 @@ pub fn shortest_paths_between(
     Ok(routes)
 }
 
-/// Sum of weights, number of links. The number makes every link count, however small its weight.
-#[derive(Clone, Copy, PartialEq)]
-struct Length(f64, u32);
-
-impl Eq for Length {}
-
-impl Ord for Length {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
-}
-
-impl PartialOrd for Length {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Where no link leads.
-const NO_LINK: LinkId = LinkId(u32::MAX);
-const FAR: Length = Length(f64::INFINITY, u32::MAX);
-
-/// Dijkstra's search, its memory kept from one ingress to the next.
+/// Finds shortest paths by weight, with this module's order of equally long ones.
 struct Search<'a> {
     network: &'a Network,
-    /// Links of node n are `out[first[n]..first[n + 1]]`.
-    first: Vec<u32>,
-    out: Vec<LinkId>,
+    graph: Graph,
     /// Place of each node in the order of ids.
     rank: Vec<u32>,
-    length: Vec<Length>,
-    /// Link by which the shortest path comes to each node.
-    by: Vec<LinkId>,
-    heap: BinaryHeap<Reverse<(Length, NodeId)>>,
+    search: dijkstra::Search,
 }
 
 impl<'a> Search<'a> {
     fn new(network: &'a Network) -> Self {
         let nodes = network.nodes.len();
-        let mut first = vec![0; nodes + 1];
-        network.links.iter().for_each(|link| first[link.from.index() + 1] += 1);
-        for node in 0..nodes {
-            first[node + 1] += first[node];
-        }
-        let mut out: Vec<LinkId> = LinkId::first(network.links.len()).collect();
-        out.sort_by_key(|&link| network.links[link].from);
-        let mut order: Vec<NodeId> = NodeId::first(nodes).collect();
-        order.sort_by(|&a, &b| compare_ids(&network.nodes[a].id, &network.nodes[b].id));
-        let mut rank = vec![0; nodes];
-        order.iter().zip(0..).for_each(|(&node, at)| rank[node] = at);
-        Self {
-            network,
-            first,
-            out,
-            rank,
-            length: vec![FAR; nodes],
-            by: vec![NO_LINK; nodes],
-            heap: BinaryHeap::new(),
-        }
+        let ends = network.links.iter().map(|link| (link.from, link.to)).collect();
+        let graph = Graph::new(nodes, ends);
+        let search = dijkstra::Search::new(&graph);
+        Self { network, graph, rank: ranks(network), search }
     }
 
     fn run(&mut self, from: NodeId) {
-        let links = &self.network.links;
-        self.length.fill(FAR);
-        self.by.fill(NO_LINK);
-        self.length[from] = Length(0.0, 0);
-        self.heap.push(Reverse((Length(0.0, 0), from)));
-        while let Some(Reverse((length, node))) = self.heap.pop() {
-            let passes = node == from || self.network.nodes[node].role != Role::Access;
-            if length != self.length[node] || !passes {
-                continue;
-            }
-            for &number in
-                &self.out[self.first[node] as usize..self.first[node.index() + 1] as usize]
-            {
-                let link = &links[number];
-                let to = link.to;
-                let through = Length(length.0 + link.weight, length.1 + 1);
-                // A node is farther than every predecessor on its shortest paths, so all of those
-                // have been processed before it is, and its predecessor is final.
-                if through < self.length[to] {
-                    self.length[to] = through;
-                    self.by[to] = number;
-                    self.heap.push(Reverse((through, to)));
-                } else if through == self.length[to]
-                    && self.by[to] != NO_LINK
-                    && self.before(number, self.by[to])
-                {
-                    self.by[to] = number;
-                }
-            }
-        }
-    }
-
-    /// Whether to prefer one link to another on which the path is equally long.
-    fn before(&self, one: LinkId, other: LinkId) -> bool {
+        let Self { network, graph, rank, search } = self;
         let key = |number: LinkId| {
-            let link = &self.network.links[number];
-            (self.rank[link.from], link.latency, number)
+            let link = &network.links[number];
+            (rank[link.from], link.latency, number)
         };
-        key(one) < key(other)
+        search.run(
+            graph,
+            from,
+            |link| network.links[link].weight,
+            |node| network.nodes[node].role != Role::Access,
+            |one, other| key(one) < key(other),
+        );
     }
 
     fn links_to(&self, to: NodeId) -> Option<Vec<LinkId>> {
-        let length = self.length[to];
-        if length == FAR {
-            return None;
-        }
-        let mut links = vec![NO_LINK; length.1 as usize];
-        let mut at = to;
-        for place in links.iter_mut().rev() {
-            *place = self.by[at];
-            at = self.network.links[*place].from;
-        }
-        Some(links)
+        self.search.links_to(&self.graph, to)
     }
+}
+
+/// Place of each node in the order of ids.
+pub(crate) fn ranks(network: &Network) -> Vec<u32> {
+    let nodes = network.nodes.len();
+    let mut order: Vec<NodeId> = NodeId::first(nodes).collect();
+    order.sort_by(|&a, &b| compare_ids(&network.nodes[a].id, &network.nodes[b].id));
+    let mut rank = vec![0; nodes];
+    order.iter().zip(0..).for_each(|(&node, at)| rank[node] = at);
+    rank
 }
 
 /// Reads given paths: one per line, the names of its nodes from ingress to egress, separated by
