@@ -144,7 +144,11 @@ impl Scenario {
     }
 
     /// The network: read, placed on the map, and transformed as [`Shape`] says.
-    fn network(&self) -> Result<Network, Error> {
+    /// Reads the topology and transforms it as [`Scenario::shape`] says.
+    ///
+    /// # Errors
+    /// As [`Scenario::build`] for these.
+    pub fn network(&self) -> Result<Network, Error> {
         let topology = &self.topology;
         if topology.text.trim().is_empty() {
             return Err(topology.invalid(TopologyError::Empty.into()));

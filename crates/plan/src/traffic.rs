@@ -34,6 +34,15 @@ pub enum Scale {
 /// An endpoint's PoP without a known population ([`Network::without_unpopulated`] leaves those
 /// out), fewer than two PoPs.
 pub fn gravity(network: &Network) -> Result<Vec<Demand>, Error> {
+    let mut share_of = vec![0.0; network.nodes.len()];
+    populations(network)?.into_iter().for_each(|(end, share)| share_of[end] = share);
+    let pairs = routing::pairs(network)?;
+    let volume = |from: NodeId, to: NodeId| share_of[from] * share_of[to];
+    Ok(pairs.into_iter().map(|(from, to)| Demand { from, to, volume: volume(from, to) }).collect())
+}
+
+/// Each endpoint with its part of its PoP's population.
+pub(crate) fn populations(network: &Network) -> Result<Vec<(NodeId, f64)>, Error> {
     let ends = routing::endpoints(network);
     // Population, endpoints.
     let mut pops: HashMap<u32, (Option<f64>, f64)> = HashMap::new();
@@ -48,7 +57,7 @@ pub fn gravity(network: &Network) -> Result<Vec<Demand>, Error> {
         let node = &network.nodes[end];
         match pops[&node.pop] {
             (Some(population), routers) if population > 0.0 && population.is_finite() => {
-                share.push(population / routers)
+                share.push((end, population / routers));
             }
             (None, _) => {
                 let city = node
@@ -68,11 +77,7 @@ pub fn gravity(network: &Network) -> Result<Vec<Demand>, Error> {
             }
         }
     }
-    let pairs = routing::pairs(network)?;
-    let mut share_of = vec![0.0; network.nodes.len()];
-    ends.iter().zip(share).for_each(|(&end, share)| share_of[end] = share);
-    let volume = |from: NodeId, to: NodeId| share_of[from] * share_of[to];
-    Ok(pairs.into_iter().map(|(from, to)| Demand { from, to, volume: volume(from, to) }).collect())
+    Ok(share)
 }
 
 /// The demands that came with the network; those between PoPs in equal parts from and to each of

@@ -6,6 +6,7 @@ mod emulation;
 mod manifest;
 mod path;
 mod profile;
+mod route;
 mod solver;
 mod topology;
 mod traffic;
@@ -19,6 +20,7 @@ pub use manifest::{
 };
 pub use path::PathError;
 pub use profile::ProfileError;
+pub use route::RouteError;
 pub use solver::SolverError;
 pub use topology::TopologyError;
 pub use traffic::TrafficError;
@@ -45,6 +47,9 @@ pub enum Error {
     /// The program has no solution, or this solver finds none.
     #[error("solver: {0}")]
     Solver(#[from] SolverError),
+    /// Redundancy-aware routes are not possible as asked for.
+    #[error("routes: {0}")]
+    Routes(#[from] RouteError),
     /// A plan or a manifest is out of date, for something else, corrupt or impossible.
     #[error("manifest: {0}")]
     Manifest(#[from] ManifestError),

@@ -1,6 +1,6 @@
 //! Content by the set of egresses that it goes to.
 
-use crate::NodeId;
+use crate::{Error, Network, NodeId, error::RouteError, traffic};
 
 /// Content of an ingress that goes to the same egresses within an interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,97 @@ pub enum Classes {
 }
 
 impl Classes {
+    /// Bytes of all copies per interval.
+    pub fn bytes(&self) -> f64 {
+        match self {
+            Self::Gravity { population, bytes, .. } => {
+                if population.iter().any(|&population| population > 0.0) { *bytes } else { 0.0 }
+            }
+            Self::Listed(classes) => {
+                let of = |class: &Class| class.bytes * class.copies.iter().sum::<f64>();
+                classes.iter().map(of).sum()
+            }
+        }
+    }
+
+    /// Checks that numbers are in range and nodes exist.
+    pub(crate) fn check(
+        &self,
+        ingress: NodeId,
+        nodes: usize,
+        name: impl Fn() -> String,
+    ) -> Result<(), Error> {
+        let range = |what, value, range| Err(RouteError::Range { what, value, range }.into());
+        let bad = |value: f64| !(value >= 0.0 && value.is_finite());
+        let to_itself = || Err(RouteError::ToItself { ingress: name() }.into());
+        match self {
+            Self::Gravity { population, rho, inter, bytes } => {
+                if !(0.0..=0.5).contains(rho) {
+                    return range(
+                        "redundant fraction of the traffic (rho)",
+                        *rho,
+                        "0 to 0.5, because a byte has one duplicate at most",
+                    );
+                }
+                if !(0.0..=1.0).contains(inter) {
+                    return range("fraction of duplicates for another egress", *inter, "0 to 1");
+                }
+                if bad(*bytes) {
+                    return range("traffic of an ingress in bytes", *bytes, "0 or more");
+                }
+                if let Some(&population) = population.iter().find(|&&population| bad(population)) {
+                    return range("population", population, "0 or more");
+                }
+                if population.len() > nodes {
+                    return Err(
+                        RouteError::UnknownNode { node: population.len() - 1, nodes }.into()
+                    );
+                }
+                if population.get(ingress.index()).is_some_and(|&population| population > 0.0) {
+                    return to_itself();
+                }
+            }
+            Self::Listed(classes) => {
+                for class in classes {
+                    let wrong =
+                        |reason: String| Err(RouteError::Class { ingress: name(), reason }.into());
+                    if let Some(egress) =
+                        class.egresses.iter().find(|egress| egress.index() >= nodes)
+                    {
+                        return Err(RouteError::UnknownNode { node: egress.index(), nodes }.into());
+                    }
+                    if class.egresses.is_empty() {
+                        return wrong("it has no egress".into());
+                    }
+                    if class.egresses.contains(&ingress) {
+                        return to_itself();
+                    }
+                    if !class.egresses.is_sorted_by(|one, other| one < other) {
+                        return wrong("its egresses are not sorted, or repeat".into());
+                    }
+                    if bad(class.bytes) {
+                        return wrong(format!("{} bytes", class.bytes));
+                    }
+                    if class.copies.len() != class.egresses.len() {
+                        return wrong(format!(
+                            "{} egresses, but copies for {}",
+                            class.egresses.len(),
+                            class.copies.len()
+                        ));
+                    }
+                    if let Some(copies) =
+                        class.copies.iter().find(|&&copies| !(copies >= 1.0 && copies.is_finite()))
+                    {
+                        return wrong(format!(
+                            "more is shared than sent: {copies} copies of each byte to an egress"
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Every class with bytes. A class of a single egress comes before those of several.
     pub fn list(&self) -> Vec<Class> {
         let (population, rho, inter, bytes) = match self {
@@ -76,4 +167,32 @@ impl Classes {
         }
         classes
     }
+}
+
+/// Synthetic traffic of every endpoint, as [`Classes::Gravity`]. What enters is in proportion to
+/// population and adds up to `bytes` per interval; nothing goes to endpoints of the same PoP.
+///
+/// # Errors
+/// As [`traffic::gravity`].
+pub fn gravity(
+    network: &Network,
+    rho: f64,
+    inter: f64,
+    bytes: f64,
+) -> Result<Vec<(NodeId, Classes)>, Error> {
+    let ends = traffic::populations(network)?;
+    if ends.iter().all(|&(end, _)| network.nodes[end].pop == network.nodes[ends[0].0].pop) {
+        return Err(crate::error::PathError::TooFewPops.into());
+    }
+    let total: f64 = ends.iter().map(|end| end.1).sum();
+    let classes = |&(ingress, own): &(NodeId, f64)| {
+        let mut population = vec![0.0; network.nodes.len()];
+        for &(end, share) in &ends {
+            if network.nodes[end].pop != network.nodes[ingress].pop {
+                population[end] = share;
+            }
+        }
+        (ingress, Classes::Gravity { population, rho, inter, bytes: bytes * own / total })
+    };
+    Ok(ends.iter().map(classes).collect())
 }

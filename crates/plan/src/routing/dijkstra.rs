@@ -110,6 +110,11 @@ impl Search {
         }
     }
 
+    /// Distance to a node; infinite if no path leads there.
+    pub(crate) fn distance(&self, to: NodeId) -> f64 {
+        self.length[to].0
+    }
+
     /// Links of the path to a node, in order.
     pub(crate) fn links_to(&self, graph: &Graph, to: NodeId) -> Option<Vec<LinkId>> {
         let length = self.length[to];
