@@ -10,6 +10,7 @@ mod link;
 mod man;
 mod pack;
 pub(crate) mod plan;
+pub(crate) mod route;
 mod study;
 #[cfg(test)]
 mod tests;
@@ -102,6 +103,12 @@ pub(crate) enum Command {
     /// Runs the real codec at every device, and compares what leaves the network with what entered
     /// it.
     Emulate(Box<plan::EmulateArgs>),
+    /// Compute routes that put equal bytes on the same links
+    ///
+    /// Where links eliminate redundancy, a link carries what several egresses share once. Routes
+    /// that bring such egresses together save more than shortest paths do. Prints how much, with a
+    /// bound that no routes beat.
+    Route(Box<route::RouteArgs>),
     /// Size and measure an index of small keys on a flash disk
     Index(index::IndexArgs),
     /// Make a table of marker bytes for --sampler samplebyte:FILE

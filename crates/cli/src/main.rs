@@ -22,6 +22,7 @@ mod pack;
 mod plan;
 mod progress;
 mod quantity;
+mod route;
 mod setup;
 mod stdout;
 mod study;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Command::Serve(_) | Command::Connect(_) => true,
         #[cfg(target_os = "linux")]
         Command::Link(_) => true,
-        Command::Study(_) | Command::Plan(_) | Command::Emulate(_) => true,
+        Command::Study(_) | Command::Plan(_) | Command::Emulate(_) | Command::Route(_) => true,
         _ => false,
     };
     if !handles_signals {
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Emulate(args) => plan::emulate::run(args),
+        Command::Route(args) => route::run(args),
         Command::Index(args) => index::run(args),
         Command::Train(args) => train::run(args),
         Command::Man(args) => man::pages(args),

@@ -352,7 +352,10 @@ fn apply_overrides(instance: &mut Instance, overrides: &[DeviceOverride]) -> Res
 }
 
 /// Links from a list with one `from -> to` per line.
-fn links(network: &Network, text: &str) -> Result<BTreeSet<LinkId>, Error> {
+///
+/// # Errors
+/// A line that is none, an unknown name, or two nodes without a link.
+pub fn links(network: &Network, text: &str) -> Result<BTreeSet<LinkId>, Error> {
     let names = Names::new(network);
     let numbers: BTreeMap<(NodeId, NodeId), LinkId> = LinkId::all()
         .zip(&network.links)

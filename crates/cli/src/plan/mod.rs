@@ -4,8 +4,8 @@ mod build;
 mod document;
 pub(crate) mod emulate;
 mod report;
-mod scenario;
-mod watch;
+pub(crate) mod scenario;
+pub(crate) mod watch;
 
 use crate::args::plan::{ObjectiveName, PlanArgs, SolverName, StrategyName};
 use crate::failure::{Failure, Outcome};

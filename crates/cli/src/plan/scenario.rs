@@ -29,7 +29,7 @@ pub(super) struct Scenario {
 
 impl Scenario {
     /// Reads every file that the arguments name.
-    pub(super) fn read(args: &ScenarioArgs) -> Outcome<Scenario> {
+    pub(crate) fn read(args: &ScenarioArgs) -> Outcome<Scenario> {
         let text = |path: &Option<_>| path.as_deref().map(self::text).transpose();
         let provision = provision(args)?;
         let request = oncewire_plan::Scenario {
@@ -89,7 +89,7 @@ impl Scenario {
 }
 
 /// What people call a node.
-pub(super) fn label(network: &Network, node: NodeId) -> String {
+pub(crate) fn label(network: &Network, node: NodeId) -> String {
     let node = &network.nodes[node];
     if node.label.is_empty() { node.id.clone() } else { node.label.clone() }
 }
@@ -119,7 +119,7 @@ fn name(path: &Path) -> String {
 }
 
 /// Reads a text file of at most [`FILE_MAX`] bytes; `-` is standard input.
-pub(super) fn read(path: &Path) -> Outcome<String> {
+pub(crate) fn read(path: &Path) -> Outcome<String> {
     let name = name(path);
     let failed = |error| Failure::io("read", &name, &error);
     let mut text = Vec::new();
@@ -141,7 +141,7 @@ pub(super) fn read(path: &Path) -> Outcome<String> {
 }
 
 /// The same with its name.
-pub(super) fn text(path: &Path) -> Outcome<Text> {
+pub(crate) fn text(path: &Path) -> Outcome<Text> {
     Ok(Text::new(name(path), read(path)?))
 }
 

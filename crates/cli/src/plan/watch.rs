@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Shows progress on standard error if that is a terminal. The first signal cancels the
 /// computation, the second ends the program.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     line: ProgressBar,
     cancelled: Arc<AtomicBool>,
     /// Each stage and when it began.
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Progress {
+    pub(crate) fn new() -> Progress {
         let cancelled = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&cancelled);
         // It fails only if a handler is installed already; that one then decides.
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Seconds of each stage that has ended, in order.
-    pub(super) fn seconds(&self) -> Vec<(Stage, f64)> {
+    pub(crate) fn seconds(&self) -> Vec<(Stage, f64)> {
         let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
         stages.windows(2).map(|pair| (pair[0].0, (pair[1].1 - pair[0].1).as_secs_f64())).collect()
     }

@@ -1,0 +1,187 @@
+//! From an outcome to the document that is shown.
+
+use super::INTERVAL;
+use super::document::{
+    Document, FORMAT, IngressRow, LinkRow, NetworkFacts, NodeRow, SchemeRow, SolutionFacts, Verdict,
+};
+use crate::args::route::RouteArgs;
+use crate::format;
+use crate::plan::{scenario::label, watch::Progress};
+use oncewire_plan::ra::{Cost, Outcome, Request};
+use oncewire_plan::{LinkId, NodeId, network::Role};
+use oncewire_report::Unit;
+
+pub(super) fn document(
+    args: &RouteArgs,
+    request: &Request<'_>,
+    outcome: &Outcome,
+    watch: &Progress,
+) -> Document {
+    let network = request.network;
+    let plain: f64 = outcome.shortest.plain.iter().sum();
+    let reduction = |value: f64| share_saved(value, plain);
+    let shortest_reduction = reduction(outcome.shortest.footprint);
+    let of_routes = reduction(outcome.judged.footprint);
+    let busiest = |loads: &[f64]| {
+        let utilizations = loads.iter().zip(&outcome.capacities);
+        utilizations.filter_map(|(load, capacity)| Some(load / (*capacity)?)).reduce(f64::max)
+    };
+    let eliminates = |link: LinkId| request.eliminates.get(link.index()) != Some(&false);
+    let mut volumes = vec![0.0; network.nodes.len()];
+    for (ingress, classes) in &request.ingresses {
+        volumes[*ingress] += classes.bytes();
+    }
+    let trees = |ingress: NodeId| outcome.routes.of(ingress).count();
+    let egresses =
+        |ingress: NodeId| outcome.routes.of(ingress).next().map_or(0, |slice| slice.paths.len());
+    let mut notes = Vec::new();
+    if outcome.repair > 1e-3 {
+        notes.push(format!(
+            "Making the paths of an ingress a tree has cost up to {} of its footprint.",
+            percent(outcome.repair)
+        ));
+    }
+    if outcome.stopped {
+        notes.push("Interrupted: the best routes so far, with their gap.".into());
+    }
+    Document {
+        format: FORMAT,
+        network: NetworkFacts {
+            name: network.name.clone(),
+            source: network.source.clone(),
+            derivation: network.derivation.clone(),
+            nodes: network.nodes.len(),
+            links: network.links.len(),
+            ingresses: outcome.ingresses.len(),
+            pairs: outcome.ingresses.iter().map(|of| egresses(of.ingress)).sum(),
+        },
+        settings: settings(args, request),
+        verdict: Verdict {
+            headline: headline(shortest_reduction, of_routes, outcome),
+            shortest_reduction,
+            reduction: of_routes,
+            shortest_utilization: busiest(&outcome.shortest.loads),
+            utilization: busiest(&outcome.judged.loads),
+        },
+        solution: SolutionFacts {
+            objective: objective(request),
+            value: outcome.value,
+            bound: outcome.bound,
+            gap: outcome.gap(),
+            stopped: outcome.stopped,
+            repair: outcome.repair,
+            trees: outcome.routes.slices.len(),
+            seconds: watch.seconds().iter().map(|(_, seconds)| seconds).sum(),
+        },
+        schemes: outcome
+            .schemes
+            .iter()
+            .map(|scheme| SchemeRow {
+                name: scheme.name,
+                footprint: scheme.footprint,
+                reduction: reduction(scheme.footprint),
+                utilization: scheme.utilization,
+                about: about(scheme.name),
+            })
+            .collect(),
+        ingresses: outcome
+            .ingresses
+            .iter()
+            .map(|of| IngressRow {
+                node: network.nodes[of.ingress].id.clone(),
+                label: label(network, of.ingress),
+                egresses: egresses(of.ingress),
+                volume_bytes: volumes[of.ingress],
+                shortest_reduction: share_saved(of.shortest, of.plain),
+                reduction: share_saved(of.value, of.plain),
+                bound: of.bound.map(|bound| share_saved(bound, of.plain)),
+                gap: of.gap(),
+                trees: trees(of.ingress),
+            })
+            .collect(),
+        nodes: network
+            .nodes
+            .iter()
+            .zip(NodeId::all())
+            .map(|(node, number)| NodeRow {
+                id: node.id.clone(),
+                label: label(network, number),
+                pop: node.pop,
+                access: node.role == Role::Access,
+                position: node.position,
+                volume_bytes: volumes[number],
+            })
+            .collect(),
+        links: network
+            .links
+            .iter()
+            .zip(LinkId::all())
+            .map(|(link, number)| {
+                let capacity = outcome.capacities[number];
+                LinkRow {
+                    from: link.from.0,
+                    to: link.to.0,
+                    eliminates: eliminates(number),
+                    plain_bytes: outcome.shortest.copies[number],
+                    shortest_bytes: outcome.shortest.loads[number],
+                    bytes: outcome.judged.loads[number],
+                    capacity: capacity.map(|bytes| bytes * 8.0 / INTERVAL),
+                    shortest_utilization: capacity
+                        .map(|bytes| outcome.shortest.loads[number] / bytes),
+                    utilization: capacity.map(|bytes| outcome.judged.loads[number] / bytes),
+                    price: outcome.link_prices[number],
+                }
+            })
+            .collect(),
+        notes,
+    }
+}
+
+fn share_saved(value: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 1.0 - value / whole } else { 0.0 }
+}
+
+fn percent(share: f64) -> String {
+    format::number(share, Unit::Share)
+}
+
+fn headline(shortest: f64, reduction: f64, outcome: &Outcome) -> String {
+    format!(
+        "These routes cut the footprint by {:.1} %, elimination on shortest paths by {:.1} %. No routes cut more than {:.1} %.",
+        100.0 * reduction,
+        100.0 * shortest,
+        100.0 * (1.0 - (1.0 - reduction) * (1.0 - outcome.gap())),
+    )
+}
+
+fn objective(request: &Request<'_>) -> String {
+    match request.cost {
+        Cost::Latency => "footprint: bytes times milliseconds of latency, over all links".into(),
+        Cost::Hops => "footprint: bytes times links".into(),
+    }
+}
+
+fn about(scheme: &str) -> &'static str {
+    match scheme {
+        "SP" => "shortest paths, no elimination",
+        "SP-RE" => "shortest paths, elimination on links",
+        "RA" => "these routes",
+        _ => "",
+    }
+}
+
+fn settings(args: &RouteArgs, request: &Request<'_>) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("traffic", "gravity, by population".to_owned()),
+        ("rho", format!("{} of the traffic is redundant", percent(args.rho))),
+        ("inter", format!("{} of the duplicates go to another egress", percent(args.inter))),
+        ("volume", format!("{} enter", format::number(args.volume, Unit::BitsPerSecond))),
+        ("interval", format::number(INTERVAL, Unit::Seconds)),
+        ("cost", if request.cost == Cost::Latency { "latency" } else { "hops" }.into()),
+    ];
+    if !request.eliminates.is_empty() {
+        let links = request.eliminates.iter().filter(|&&eliminates| eliminates).count();
+        settings.push(("elimination", format!("on {links} of {} links", request.eliminates.len())));
+    }
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

@@ -1,0 +1,167 @@
+//! `oncewire route`: routes that put equal bytes on the same links.
+
+mod build;
+mod document;
+mod report;
+mod tables;
+
+use crate::args::route::{CostName, RouteArgs};
+use crate::failure::{Failure, Outcome, nearest};
+use crate::output::{Destination, Output, finish};
+use crate::plan::{scenario, watch::Progress};
+use crate::{output, progress, stdout};
+use document::Document;
+use oncewire_plan::ra::{self, Cost, Objective, Request};
+use oncewire_plan::{Network, NodeId, Scenario, Stage, Text, Watch, routing};
+use std::path::Path;
+
+/// Seconds in which content counts as equal (the thesis's T).
+const INTERVAL: f64 = 60.0;
+
+pub(crate) fn run(args: &RouteArgs) -> Outcome {
+    let outputs = Outputs::open(args)?;
+    let watch = Progress::new();
+    watch.stage(Stage::Topology);
+    let topology = scenario::text(&args.topology)?;
+    let name = topology.name.clone();
+    let network = network(args, topology)?;
+    let request = request(args, &network, &name)?;
+    watch.stage(Stage::Solve);
+    let outcome = ra::run(&request, &watch)?;
+    watch.stage(Stage::Summary);
+    let document = build::document(args, &request, &outcome, &watch);
+    drop(watch);
+    if outcome.stopped {
+        progress::note("interrupted: these are the best routes so far, with their gap");
+    }
+    outputs.write(args, &document)
+}
+
+fn network(args: &RouteArgs, topology: Text) -> Outcome<Network> {
+    let text = |path: &Option<_>| path.as_deref().map(scenario::text).transpose();
+    let mut given = Scenario::new(topology);
+    given.companion = text(&args.latencies)?;
+    given.cities = text(&args.cities)?;
+    given.shape.largest_component = args.largest_part;
+    given.shape.to_pops = args.pops;
+    given.shape.populated_only = true;
+    given.shape.reduce = args.reduce;
+    given.shape.endpoints = args.endpoints;
+    given.shape.access_routers = args.access;
+    Ok(given.network()?)
+}
+
+fn request<'a>(args: &RouteArgs, network: &'a Network, topology: &str) -> Outcome<Request<'a>> {
+    let bytes = args.volume * INTERVAL / 8.0;
+    let mut ingresses = ra::gravity(network, args.rho, args.inter, bytes)
+        .map_err(|error| error.about_input(topology))?;
+    if !args.ingress.is_empty() {
+        let wanted: Vec<NodeId> =
+            args.ingress.iter().map(|name| find(network, name)).collect::<Outcome<_>>()?;
+        ingresses.retain(|ingress| wanted.contains(&ingress.0));
+    }
+    Ok(Request {
+        network,
+        ingresses,
+        cost: match args.cost {
+            CostName::Latency => Cost::Latency,
+            CostName::Hops => Cost::Hops,
+        },
+        objective: Objective::Footprint,
+        capacity: None,
+        interval: INTERVAL,
+        eliminates: match &args.eliminate {
+            None => Vec::new(),
+            Some(path) => {
+                let text = scenario::text(path)?;
+                let listed = oncewire_plan::scenario::links(network, &text.text)
+                    .map_err(|error| error.in_input(&text.name))?;
+                (0..network.links.len())
+                    .map(|link| listed.contains(&oncewire_plan::LinkId::new(link)))
+                    .collect()
+            }
+        },
+        safety_net: false,
+        slices: 1,
+        gap: args.gap,
+        against: None,
+    })
+}
+
+/// The ingress of that id or label.
+fn find(network: &Network, name: &str) -> Outcome<NodeId> {
+    let ends = routing::endpoints(network);
+    let by = |of: fn(&oncewire_plan::network::Node) -> &str| {
+        let mut found = ends.iter().copied().filter(|&end| of(&network.nodes[end]) == name);
+        (found.next(), found.next())
+    };
+    match (by(|node| &node.id), by(|node| &node.label)) {
+        ((Some(end), _), _) | (_, (Some(end), None)) => Ok(end),
+        (_, (Some(_), Some(_))) => Err(Failure::usage(format!(
+            "--ingress {name}: several nodes have this label; give an id"
+        ))),
+        _ => {
+            // People write the city without the state.
+            let mut starts = ends.iter().copied().filter(|&end| {
+                let label = &network.nodes[end].label;
+                label.strip_prefix(name).is_some_and(|rest| rest.starts_with([',', ' ']))
+            });
+            if let (Some(end), None) = (starts.next(), starts.next()) {
+                return Ok(end);
+            }
+            let names = ends.iter().map(|&end| network.nodes[end].label.as_str());
+            let hint = nearest(name, names)
+                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            Err(Failure::usage(format!(
+                "--ingress {name}: no node that sends traffic has this id or label{hint}"
+            )))
+        }
+    }
+}
+
+/// Files that results are written to; checked and opened first.
+struct Outputs {
+    report: Option<Output>,
+}
+
+impl Outputs {
+    fn open(args: &RouteArgs) -> Outcome<Outputs> {
+        if args.report.as_deref() == Some(Path::new("-")) {
+            return Err(Failure::usage(
+                "--report writes a file, standard output has the summary; name a file",
+            ));
+        }
+        let mut outputs = output::Outputs::beside(args.inputs())?;
+        let report =
+            args.report.as_deref().map(|path| outputs.file("--report", Some(path))).transpose()?;
+        if let Some(directory) = &args.csv {
+            outputs.directory("--csv", directory, tables::is_ours)?;
+            std::fs::create_dir_all(directory)
+                .map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
+        }
+        Ok(Outputs { report: report.map(Destination::open).transpose()? })
+    }
+
+    fn write(self, args: &RouteArgs, document: &Document) -> Outcome {
+        let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
+        let mut written = Vec::new();
+        if let (Some(path), Some(mut file)) = (&args.report, self.report) {
+            file.write(oncewire_report::html::render(&report::report(document)).as_bytes())?;
+            written.push(file);
+            note(path, "the report; open it in a browser");
+        }
+        if let Some(directory) = &args.csv {
+            let files = tables::write(document, directory)?;
+            note(directory, &format!("{} files", files.len()));
+            written.extend(files);
+        }
+        finish(written)?;
+        if args.json {
+            return stdout::json(document);
+        }
+        crate::terminal::print("--csv", |page| match args.full {
+            true => page.report(&report::report(document)),
+            false => report::overview(page, document),
+        })
+    }
+}
