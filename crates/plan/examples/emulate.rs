@@ -25,6 +25,7 @@ fn network() -> (Network, Vec<Route>) {
     let route = |to: u32| Route {
         from: NodeId(0),
         to: NodeId(to),
+        slice: 0,
         links: LinkId::first(to as usize).collect(),
         volume: if to == 5 { 8e6 } else { 2e6 },
     };

@@ -186,6 +186,7 @@ fn instance(pops: usize, access: usize) -> Instance {
             routes.push(Route {
                 from: NodeId::new(from),
                 to: NodeId::new(to),
+                slice: 0,
                 links,
                 volume: volume * share / whole,
             });

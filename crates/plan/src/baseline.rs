@@ -191,7 +191,7 @@ fn by_weight(instance: &Instance, weight: impl Fn(usize) -> f64) -> Vec<f64> {
 }
 
 /// Scales an assignment down until it holds all limits: each device to what its memory and
-/// operations allow, then all paths of each ingress to what the ingress's memory allows. `cached`
+/// operations allow, then all paths of each ingress node to what its memory allows. `cached`
 /// is finite, at least 0, and within the cover of each path.
 fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     let evaluation = evaluate(instance, &cached).expect("one finite share per hop");
@@ -206,16 +206,17 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
                 .min(factor(device.operations.used, device.operations.limit))
         })
         .collect();
-    let mut stored = vec![0.0; instance.ingresses.len()];
+    let store_of = |path: &crate::Path| instance.ingresses[path.ingress as usize].store as usize;
+    let mut stored = vec![0.0; instance.store_count()];
     for (number, path) in instance.paths.iter().enumerate() {
         for (hop, share) in path.hops.iter().zip(&mut cached[instance.hop_range(number)]) {
             *share *= devices[hop.device];
-            stored[path.ingress as usize] += *share * path.volume;
+            stored[store_of(path)] += *share * path.volume;
         }
     }
     for (number, path) in instance.paths.iter().enumerate() {
-        let ingress = path.ingress as usize;
-        let factor = factor(stored[ingress], instance.ingresses[ingress].memory);
+        let store = store_of(path);
+        let factor = factor(stored[store], instance.store_memory(store));
         cached[instance.hop_range(number)].iter_mut().for_each(|share| *share *= factor);
     }
     cached

@@ -86,7 +86,7 @@ impl Use {
 pub struct IngressUse {
     /// Of its traffic.
     pub footprint: Footprint,
-    /// Its packet store in bytes.
+    /// The packet store of its node in bytes, used by all slices of the node.
     pub memory: Use,
 }
 
@@ -150,7 +150,7 @@ pub enum Violation {
     },
     /// An ingress's store is too small.
     IngressMemory {
-        /// Index of the ingress.
+        /// Index of the ingress: the first of those that share the store.
         ingress: usize,
         /// Bytes.
         memory: Use,
@@ -331,11 +331,17 @@ pub fn evaluate_within(
         covered.push(cover);
     }
     let mut footprint = Footprint::default();
-    for (number, ingress) in ingresses.iter().enumerate() {
+    for ingress in &ingresses {
         footprint.before += ingress.footprint.before;
         footprint.saved += ingress.footprint.saved;
-        if ingress.memory.exceeded(tolerance) {
-            violations.push(Violation::IngressMemory { ingress: number, memory: ingress.memory });
+    }
+    for slices in instance.stores() {
+        let (first, sharing) = (slices.start, &mut ingresses[slices]);
+        let used = sharing.iter().map(|slice| slice.memory.used).sum();
+        let memory = Use { used, limit: sharing[0].memory.limit };
+        sharing.iter_mut().for_each(|slice| slice.memory = memory);
+        if memory.exceeded(tolerance) {
+            violations.push(Violation::IngressMemory { ingress: first, memory });
         }
     }
     for (number, device) in devices.iter_mut().enumerate() {

@@ -33,14 +33,20 @@ pub struct Device {
     pub encodings: f64,
 }
 
-/// Where traffic enters and is encoded.
+/// Where traffic enters and is encoded: a node, or one slice of the traffic that enters there. The
+/// paths of an ingress form a tree. Packets of different slices are never encoded against each
+/// other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ingress {
     /// Its node.
     pub node: NodeId,
-    /// Packet store in bytes.
+    /// Which slice of the node's traffic it is; 0 if there is only one.
+    pub slice: u16,
+    /// Number of the node's packet store: ingresses of one node share a store and an encoder.
+    pub store: u32,
+    /// Packet store of the node in bytes, shared with its other slices.
     pub memory: f64,
-    /// Packets per epoch that it can fingerprint.
+    /// Packets per epoch that the node can fingerprint, those of its other slices included.
     pub encodings: f64,
     /// Its paths: a range of [`Instance::paths`].
     pub paths: Range<u32>,
@@ -102,7 +108,7 @@ pub struct Instance {
     pub devices: Vec<Device>,
     /// Where traffic enters.
     pub ingresses: Vec<Ingress>,
-    /// Paths, those of one ingress together, sorted by ingress node, then egress node.
+    /// Paths, those of one ingress together, sorted by ingress node, slice and egress node.
     pub paths: Vec<Path>,
     /// Redundancy.
     pub profile: Profile,
@@ -117,9 +123,9 @@ impl Instance {
     /// an empty one first, then set it with [`Instance::with_profile`].
     ///
     /// # Errors
-    /// Routes that are broken or loop; two routes of one ingress that separate and join again (the
-    /// overlap of two paths' caches must be one range: thesis, section 3.3); no traffic; invalid
-    /// sizes; a profile out of range.
+    /// Routes that are broken or loop; two routes of one ingress and slice that separate and join
+    /// again (the overlap of two paths' caches must be one range: thesis, section 3.3); no traffic;
+    /// invalid sizes; a profile out of range.
     pub fn new(
         network: Network,
         routes: Vec<Route>,
@@ -138,10 +144,9 @@ impl Instance {
         if routes.is_empty() {
             return Err(TrafficError::NoPath.into());
         }
-        routes.sort_by_key(|route| (route.from, route.to));
-        if let Some(twice) =
-            routes.windows(2).find(|pair| (pair[0].from, pair[0].to) == (pair[1].from, pair[1].to))
-        {
+        let key = |route: &Route| (route.from, route.slice, route.to);
+        routes.sort_by_key(key);
+        if let Some(twice) = routes.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
             let name = |node: NodeId| network.nodes[node].id.clone();
             return Err(PathError::Duplicate {
                 from: name(twice[0].from),
@@ -162,10 +167,14 @@ impl Instance {
         let mut ingresses: Vec<Ingress> = Vec::new();
         let mut paths = Vec::with_capacity(routes.len());
         for route in routes {
-            if ingresses.last().is_none_or(|ingress| ingress.node != route.from) {
+            let last = ingresses.last();
+            if last.is_none_or(|last| (last.node, last.slice) != (route.from, route.slice)) {
                 let at = paths.len() as u32;
+                let store = last.map_or(0, |last| last.store + u32::from(last.node != route.from));
                 ingresses.push(Ingress {
                     node: route.from,
+                    slice: route.slice,
+                    store,
                     memory: provision.ingress_memory,
                     encodings: provision.encodings * epoch,
                     paths: at..at,
@@ -239,17 +248,46 @@ impl Instance {
         range.start as usize..range.end as usize
     }
 
+    /// The ingresses of the same node as this one, itself included: the node's slices.
+    pub fn slices_of(&self, ingress: usize) -> Range<usize> {
+        let store = self.ingresses[ingress].store;
+        let from = self.ingresses.partition_point(|other| other.store < store);
+        let to = self.ingresses.partition_point(|other| other.store <= store);
+        from..to
+    }
+
+    /// Nodes where traffic enters, each with a packet store and an encoder.
+    pub fn store_count(&self) -> usize {
+        self.ingresses.last().map_or(0, |last| last.store as usize + 1)
+    }
+
+    /// For each packet store, in the order of [`Ingress::store`], the ingresses that share it.
+    pub fn stores(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        (0..self.store_count()).scan(0, |from, store| {
+            let shared = self.ingresses[*from..].iter();
+            let to = *from + shared.take_while(|ingress| ingress.store as usize == store).count();
+            Some(std::mem::replace(from, to)..to)
+        })
+    }
+
+    /// Bytes in a packet store. An ingress's limit is its node's: that of the first slice counts.
+    pub fn store_memory(&self, store: usize) -> f64 {
+        let first = self.ingresses.partition_point(|ingress| (ingress.store as usize) < store);
+        self.ingresses[first].memory
+    }
+
     /// Matches of path `p` with path `q` per epoch, according to the profile. An ingress that
     /// cannot encode all of its packets finds the share [`Instance::coded`] of them.
     pub fn matches(&self, p: usize, q: usize) -> Match {
         self.profile.matches(self, p, q)
     }
 
-    /// Share of its packets that an ingress can fingerprint; below 1 if it has more packets than
-    /// encodings.
+    /// Share of its packets that an ingress can fingerprint; below 1 if its node has more packets
+    /// than encodings. All slices of a node have the same share.
     pub fn coded(&self, ingress: usize) -> f64 {
-        let ingress = &self.ingresses[ingress];
-        (ingress.encodings / (ingress.volume / self.packet)).min(1.0)
+        let slices = &self.ingresses[self.slices_of(ingress)];
+        let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
+        (slices[0].encodings / (volume / self.packet)).min(1.0)
     }
 
     /// Bytes times links that count, without redundancy elimination, per epoch.

@@ -461,14 +461,16 @@ impl Model {
             row(device.memory, &|hop| hop.1);
             row(device.operations, &|hop| operations[hop.0]);
         }
-        for (number, ingress) in instance.ingresses.iter().enumerate() {
-            if ingress.volume * instance.coded(number) > ingress.memory {
-                let terms = instance.paths_of(number).flat_map(|path| {
+        for (store, slices) in instance.stores().enumerate() {
+            let (coded, memory) = (instance.coded(slices.start), instance.store_memory(store));
+            let volume: f64 = instance.ingresses[slices.clone()].iter().map(|one| one.volume).sum();
+            if volume * coded > memory {
+                let terms = slices.flat_map(|one| instance.paths_of(one)).flat_map(|path| {
                     let volume = instance.paths[path].volume;
                     instance.hop_range(path).map(move |at| (at, volume))
                 });
                 problem.add_constraint(
-                    terms.map(|(at, volume)| (cached[at], volume / ingress.memory)),
+                    terms.map(|(at, volume)| (cached[at], volume / memory)),
                     ComparisonOp::Le,
                     1.0,
                 );

@@ -136,7 +136,7 @@ pub fn shortest_paths_between(
             .ok_or_else(|| PathError::None { from: name(from), to: name(to) })?;
         in_all += links.len();
         check_path_links(in_all)?;
-        routes.push(Route { from, to, links, volume: 0.0 });
+        routes.push(Route { from, to, slice: 0, links, volume: 0.0 });
     }
     Ok(routes)
 }
@@ -252,7 +252,7 @@ pub fn given(network: &Network, text: &str) -> Result<Vec<Route>, Error> {
                 first: Some(first),
             }));
         }
-        routes.push(Route { from, to, links, volume: 0.0 });
+        routes.push(Route { from, to, slice: 0, links, volume: 0.0 });
     }
     if routes.is_empty() {
         return Err(PathError::Empty.into());

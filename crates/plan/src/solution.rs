@@ -65,7 +65,7 @@ pub struct Prices {
     pub memory: Vec<f64>,
     /// Of an operation per epoch, per device.
     pub operations: Vec<f64>,
-    /// Of a byte of ingress memory, per ingress.
+    /// Of a byte of ingress memory, per packet store ([`crate::Ingress::store`]).
     pub ingress_memory: Vec<f64>,
 }
 

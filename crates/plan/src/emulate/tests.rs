@@ -38,6 +38,7 @@ fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provis
     let routes = routes.iter().map(|links| Route {
         from: network.links[links[0] as usize].from,
         to: network.links[links[links.len() - 1] as usize].to,
+        slice: 0,
         links: links.iter().copied().map(LinkId).collect(),
         volume: 1e6,
     });

@@ -53,15 +53,15 @@ pub(super) fn check_route(network: &Network, route: &Route) -> Result<(), Error>
     Ok(())
 }
 
-/// The paths of one ingress must form a tree: two that have separated may not join again.
+/// The paths of one ingress and slice must form a tree: two that have separated may not join again.
 pub(super) fn check_trees(network: &Network, routes: &[Route]) -> Result<(), Error> {
     let mut ingress = None;
     // Node to the link on which this ingress's paths reach it, and the egress of the first such
     // path.
     let mut parents: HashMap<NodeId, (LinkId, NodeId)> = HashMap::new();
     for route in routes {
-        if ingress != Some(route.from) {
-            ingress = Some(route.from);
+        if ingress != Some((route.from, route.slice)) {
+            ingress = Some((route.from, route.slice));
             parents.clear();
         }
         for &link in &route.links {

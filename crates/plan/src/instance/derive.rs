@@ -80,22 +80,24 @@ impl Instance {
         self.with_volumes(&volumes)
     }
 
-    /// Only the traffic of one ingress, with its share by volume of each device (thesis, section
-    /// 3.5).
+    /// Only the traffic that enters at the node of this ingress, all its slices, with its share by
+    /// volume of each device (thesis, section 3.5).
     pub fn single(&self, ingress: usize) -> Self {
+        let slices = self.slices_of(ingress);
         let mut all = vec![0.0; self.devices.len()];
         let mut own = vec![0.0; self.devices.len()];
         for path in &self.paths {
             for hop in &path.hops {
                 all[hop.device] += path.volume;
-                if path.ingress as usize == ingress {
+                if slices.contains(&(path.ingress as usize)) {
                     own[hop.device] += path.volume;
                 }
             }
         }
-        let range = self.ingresses[ingress].paths.clone();
+        let mut ingresses = self.ingresses[slices.clone()].to_vec();
+        let range = ingresses[0].paths.start..ingresses[ingresses.len() - 1].paths.end;
         let mut paths = self.paths[range.start as usize..range.end as usize].to_vec();
-        paths.iter_mut().for_each(|path| path.ingress = 0);
+        paths.iter_mut().for_each(|path| path.ingress -= slices.start as u32);
         let mut devices = self.devices.clone();
         for (device, (own, all)) in devices.iter_mut().zip(own.iter().zip(&all)) {
             let share = if *all > 0.0 { own / all } else { 0.0 };
@@ -121,8 +123,10 @@ impl Instance {
             .iter()
             .map(|offset| offset - first)
             .collect();
-        let mut only = self.ingresses[ingress].clone();
-        only.paths = 0..paths.len() as u32;
+        for ingress in &mut ingresses {
+            ingress.store = 0;
+            ingress.paths = ingress.paths.start - range.start..ingress.paths.end - range.start;
+        }
         Self {
             network: self.network.clone(),
             epoch: self.epoch,
@@ -130,7 +134,7 @@ impl Instance {
             mss: self.mss,
             counted: self.counted.clone(),
             devices,
-            ingresses: vec![only],
+            ingresses,
             paths,
             profile,
             hop_offsets,
@@ -157,14 +161,17 @@ impl Instance {
         }
         let mut numbers = vec![None; self.paths.len()];
         let mut paths = Vec::new();
-        let mut kept = Vec::with_capacity(chosen.len());
+        let mut kept: Vec<Ingress> = Vec::with_capacity(chosen.len());
         for ingress in chosen {
             let from = paths.len() as u32;
+            let node = self.ingresses[ingress].node;
+            let store = kept.last().map_or(0, |last| last.store + u32::from(last.node != node));
             for path in self.paths_of(ingress) {
                 numbers[path] = Some(paths.len() as u32);
                 paths.push(Path { ingress: kept.len() as u32, ..self.paths[path].clone() });
             }
             kept.push(Ingress {
+                store,
                 paths: from..paths.len() as u32,
                 ..self.ingresses[ingress].clone()
             });

@@ -11,8 +11,8 @@ use crate::{
 /// The whole program. Columns are the hops of all paths; the rows of a column are found from its
 /// device, ingress and links, not stored.
 ///
-/// Rows are numbered: memory of each device, operations of each device, memory of each ingress,
-/// links.
+/// Rows are numbered: memory of each device, operations of each device, memory of each packet
+/// store, links. The slices of a node share the row of its store.
 pub(crate) struct Program<'a> {
     pub instance: &'a Instance,
     /// Value of a column in the objective. All zero for link load, where only the row of a link
@@ -70,7 +70,7 @@ impl<'a> Program<'a> {
             .iter()
             .map(|device| device.memory)
             .chain(instance.devices.iter().map(|device| device.operations))
-            .chain(instance.ingresses.iter().map(|ingress| ingress.memory))
+            .chain((0..instance.store_count()).map(|store| instance.store_memory(store)))
             .collect();
         let links = match objective {
             Objective::Footprint => None,
@@ -88,7 +88,8 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn ingress_row(&self, ingress: u32) -> usize {
-        2 * self.instance.devices.len() + ingress as usize
+        let store = self.instance.ingresses[ingress as usize].store;
+        2 * self.instance.devices.len() + store as usize
     }
 
     pub(crate) fn link_row(&self, link: LinkId) -> usize {

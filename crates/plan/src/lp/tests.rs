@@ -37,15 +37,19 @@ fn cable(a: u32, b: u32, capacity: Option<f64>) -> [Link; 2] {
     })
 }
 
-/// Routes along the tree of fewest links from each node, ties by link number.
-fn routes(network: &Network, volume: &mut dyn FnMut() -> f64) -> Vec<Route> {
+/// Routes along the tree of fewest links from each node, ties by link number: the lowest, or for
+/// odd slices the highest.
+fn routes(network: &Network, slice: u16, volume: &mut dyn FnMut() -> f64) -> Vec<Route> {
     let count = network.nodes.len();
     let mut routes = Vec::new();
     for from in 0..count {
         let mut into = vec![None; count];
         let mut queue = VecDeque::from([from]);
         while let Some(node) = queue.pop_front() {
-            for (number, link) in network.links.iter().enumerate() {
+            let last = network.links.len() - 1;
+            for at in 0..=last {
+                let number = if slice.is_multiple_of(2) { at } else { last - at };
+                let link = &network.links[number];
                 let to = link.to.index();
                 if link.from.index() == node && to != from && into[to].is_none() {
                     into[to] = Some(LinkId::new(number));
@@ -65,6 +69,7 @@ fn routes(network: &Network, volume: &mut dyn FnMut() -> f64) -> Vec<Route> {
             routes.push(Route {
                 from: NodeId::new(from),
                 to: NodeId::new(to),
+                slice,
                 links,
                 volume: volume(),
             });
@@ -95,12 +100,12 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
         network.links.extend(cable(a as u32, b as u32, capacity));
     }
     let decades = if wild { 12.0 } else { 2.0 };
-    let routes = {
-        let silent = 0.5 * random.f64();
-        routes(&network, &mut || {
-            if random.f64() < silent { 0.0 } else { 10f64.powf(decades * random.f64()) * 100.0 }
-        })
-    };
+    let slices = 1 + random.u16(..4) / 3;
+    let silent = 0.5 * random.f64();
+    let mut volume =
+        || if random.f64() < silent { 0.0 } else { 10f64.powf(decades * random.f64()) * 100.0 };
+    let routes: Vec<Route> =
+        (0..slices).flat_map(|slice| routes(&network, slice, &mut volume)).collect();
     let total: f64 = routes.iter().map(|route| route.volume).sum();
     let placement = match random.usize(..3) {
         0 => Placement::Links,
@@ -137,9 +142,11 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
         device.memory = limit(fair);
         device.operations = limit(2.0 * fair / 1000.0);
     }
-    for ingress in &mut instance.ingresses {
-        ingress.memory = limit(ingress.volume * 1.5);
-        ingress.encodings = limit(ingress.volume / 1000.0 * 3.0);
+    for slices in instance.stores().collect::<Vec<_>>() {
+        let slices = &mut instance.ingresses[slices];
+        let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
+        let (memory, encodings) = (limit(volume * 1.5), limit(volume / 1000.0 * 3.0));
+        slices.iter_mut().for_each(|slice| (slice.memory, slice.encodings) = (memory, encodings));
     }
     if random.f64() < 0.4 {
         let mut pairs = Vec::new();
@@ -202,7 +209,14 @@ impl<'a> Naive<'a> {
         let mut rows: Vec<_> =
             instance.devices.iter().map(|device| (device.memory, BTreeMap::new())).collect();
         rows.extend(instance.devices.iter().map(|device| (device.operations, BTreeMap::new())));
-        rows.extend(instance.ingresses.iter().map(|ingress| (ingress.memory, BTreeMap::new())));
+        // One store for each node where traffic enters.
+        let stores: BTreeMap<NodeId, f64> =
+            instance.ingresses.iter().map(|ingress| (ingress.node, ingress.memory)).collect();
+        rows.extend(stores.values().map(|&memory| (memory, BTreeMap::new())));
+        let store = |path: &crate::Path| {
+            let node = instance.ingresses[path.ingress as usize].node;
+            stores.keys().position(|&other| other == node).unwrap()
+        };
         let devices = instance.devices.len();
         for (q, path) in instance.paths.iter().enumerate() {
             for (h, hop) in path.hops.iter().enumerate() {
@@ -211,7 +225,7 @@ impl<'a> Naive<'a> {
                 rows[devices + device]
                     .1
                     .insert((q, h), path.volume / instance.packet + self.sums[q][h][0]);
-                rows[2 * devices + path.ingress as usize].1.insert((q, h), path.volume);
+                rows[2 * devices + store(path)].1.insert((q, h), path.volume);
             }
         }
         rows

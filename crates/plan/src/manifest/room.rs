@@ -6,10 +6,10 @@ use crate::{Instance, Solution, error::Unfit};
 /// Tolerance for limits, as a share: solvers compute in floating point.
 const TOLERANCE: f64 = 1e-6;
 
-/// Bucket size over d x v at each device and ingress, and the smallest range.
+/// Bucket size over d x v at each device and packet store, and the smallest range.
 pub(super) struct Room {
     of_device: Vec<f64>,
-    of_ingress: Vec<f64>,
+    of_store: Vec<f64>,
     /// In hashes.
     smallest: u64,
 }
@@ -21,14 +21,14 @@ impl Room {
         options: &Options,
         names: &[String],
     ) -> Result<Self, Unfit> {
-        // d x v of each device and ingress, before any rounding down.
+        // d x v of each device and packet store, before any rounding down.
         let mut at_device = vec![0.0; instance.devices.len()];
-        let mut at_ingress = vec![0.0; instance.ingresses.len()];
+        let mut at_store = vec![0.0; instance.store_count()];
         for (number, path) in instance.paths.iter().enumerate() {
             let shares = shares(instance, solution, number)?;
             for (hop, share) in path.hops.iter().zip(shares) {
                 at_device[hop.device] += share * path.volume;
-                at_ingress[path.ingress as usize] += share * path.volume;
+                at_store[store_of(instance, path)] += share * path.volume;
             }
         }
         let factor = |name: &str, memory: f64, used: f64| {
@@ -48,17 +48,17 @@ impl Room {
             .zip(&at_device)
             .map(|((device, name), &used)| factor(name, device.memory, used))
             .collect::<Result<_, _>>()?;
-        let of_ingress = instance
-            .ingresses
-            .iter()
-            .zip(&at_ingress)
-            .map(|(ingress, &used)| {
+        let of_store = instance
+            .stores()
+            .zip(&at_store)
+            .map(|(slices, &used)| {
+                let ingress = &instance.ingresses[slices.start];
                 let node = &instance.network.nodes[ingress.node].id;
                 factor(&format!("the ingress {node}"), ingress.memory, used)
             })
             .collect::<Result<_, _>>()?;
         let smallest = ((options.smallest * SPACE as f64).ceil() as u64).max(1);
-        Ok(Self { of_device, of_ingress, smallest })
+        Ok(Self { of_device, of_store, smallest })
     }
 
     /// The ranges of a path with these shares, in whole hashes.
@@ -70,8 +70,8 @@ impl Room {
         names: &[String],
     ) -> Result<Box<[Range]>, Unfit> {
         let path = &instance.paths[path];
-        let ingress = path.ingress as usize;
-        let most = (instance.coded(ingress) * SPACE as f64) as u64;
+        let store = store_of(instance, path);
+        let most = (instance.coded(path.ingress as usize) * SPACE as f64) as u64;
         let mut ranges = Vec::new();
         let (mut end, mut at) = (0.0, 0u64);
         for ((hop, share), number) in path.hops.iter().zip(shares).zip(0..) {
@@ -80,7 +80,7 @@ impl Room {
             if to < at + self.smallest {
                 continue;
             }
-            let factor = self.of_device[hop.device].min(self.of_ingress[ingress]);
+            let factor = self.of_device[hop.device].min(self.of_store[store]);
             // Buckets are of the exact share, unless the ingress's limit cut the range.
             let exact =
                 if rounded <= most { share } else { share.min((to - at) as f64 / SPACE as f64) };
@@ -96,6 +96,10 @@ impl Room {
         }
         Ok(ranges.into())
     }
+}
+
+fn store_of(instance: &Instance, path: &crate::Path) -> usize {
+    instance.ingresses[path.ingress as usize].store as usize
 }
 
 /// d(p, r) of a path's hops, in bounds.

@@ -66,7 +66,7 @@ fn instance(nodes: usize, random: &mut Random) -> Instance {
                 1.0 + random.f64() * 10_f64.powi(random.usize(..9) as i32)
             };
             let volume = if from == 0 && to == 1 { 1000.0 } else { volume };
-            routes.push(Route { from: NodeId(from), to: NodeId(to), links, volume });
+            routes.push(Route { from: NodeId(from), to: NodeId(to), slice: 0, links, volume });
         }
     }
     let placement = match random.usize(..3) {
@@ -216,10 +216,17 @@ fn example() -> (Instance, Solution) {
         Route {
             from: NodeId(0),
             to: NodeId(3),
+            slice: 0,
             links: [0, 1, 2].map(LinkId).to_vec(),
             volume: 1e9,
         },
-        Route { from: NodeId(0), to: NodeId(4), links: [0, 3].map(LinkId).to_vec(), volume: 2e9 },
+        Route {
+            from: NodeId(0),
+            to: NodeId(4),
+            slice: 0,
+            links: [0, 3].map(LinkId).to_vec(),
+            volume: 2e9,
+        },
     ];
     let instance =
         Instance::new(network, routes, &Provision::default(), &Placement::Links, profile())

@@ -32,6 +32,7 @@ fn instance(ids: &[&str], memory: f64) -> Instance {
         .map(|to| Route {
             from: NodeId(0),
             to: NodeId(to),
+            slice: 0,
             links: vec![LinkId(to - 1)],
             volume: memory / 4.0,
         })

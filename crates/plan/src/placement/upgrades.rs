@@ -9,7 +9,7 @@ pub enum Resource {
     Memory(usize),
     /// Speed of the device with this index.
     Operations(usize),
-    /// Memory of the ingress with this index.
+    /// Memory of the packet store whose first ingress has this index.
     IngressMemory(usize),
 }
 
@@ -41,9 +41,10 @@ pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
         (0..).zip(instance.devices.iter().zip(&prices.operations)).map(|(at, (device, &price))| {
             (Resource::Operations(at), MORE_OPERATIONS * device.operations, price)
         });
-    let ingresses = (0..)
+    let ingresses = instance
+        .stores()
         .zip(&prices.ingress_memory)
-        .map(|(at, &price)| (Resource::IngressMemory(at), MORE_MEMORY, price));
+        .map(|(slices, &price)| (Resource::IngressMemory(slices.start), MORE_MEMORY, price));
     let mut upgrades: Vec<Upgrade> = memory
         .chain(operations)
         .chain(ingresses)

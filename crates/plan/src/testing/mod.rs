@@ -38,6 +38,7 @@ pub(crate) fn route(network: &Network, nodes: &[u32], volume: f64) -> Route {
     Route {
         from: NodeId(nodes[0]),
         to: NodeId(nodes[nodes.len() - 1]),
+        slice: 0,
         links: nodes.windows(2).map(hop).map(LinkId::new).collect(),
         volume,
     }

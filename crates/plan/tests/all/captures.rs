@@ -49,6 +49,7 @@ fn instance() -> Instance {
                 routes.push(Route {
                     from: NodeId(from),
                     to: NodeId(to),
+                    slice: 0,
                     links: [2 * i, 2 * j + 1].map(LinkId).to_vec(),
                     volume: if to == 4 { 2e6 } else { 1e6 },
                 });

@@ -42,6 +42,7 @@ fn instance(volume: f64, profile: Profile) -> Instance {
             routes.push(Route {
                 from: NodeId(from),
                 to: NodeId(to),
+                slice: 0,
                 links: [first, link].map(LinkId).to_vec(),
                 volume: volume * share,
             });

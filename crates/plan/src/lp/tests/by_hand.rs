@@ -14,6 +14,7 @@ fn line(links: usize, volume: f64, placement: &Placement) -> Instance {
     let route = Route {
         from: NodeId(0),
         to: NodeId::new(links),
+        slice: 0,
         links: LinkId::first(links).collect(),
         volume,
     };
@@ -36,6 +37,48 @@ fn line(links: usize, volume: f64, placement: &Placement) -> Instance {
 
 fn plan(instance: &Instance, objective: Objective) -> Solution {
     solve(instance, &Options { objective, ..Options::default() }, None, &Unwatched).unwrap().0
+}
+
+/// 1000 bytes each from 0 to 3 by 1 and by 2, as two slices, of which half repeats. Both slices use
+/// the ingress's store and encoder.
+#[test]
+fn slices_by_hand() {
+    let mut network = Network { nodes: nodes(&[0, 1, 2, 3]), ..Network::default() };
+    for (a, b) in [(0, 1), (1, 3), (0, 2), (2, 3)] {
+        network.links.push(cable(a, b, None)[0]);
+    }
+    let route = |slice: u16| Route {
+        from: NodeId(0),
+        to: NodeId(3),
+        slice,
+        links: LinkId::first(4).skip(2 * usize::from(slice)).take(2).collect(),
+        volume: 1000.0,
+    };
+    let profile = line(1, 1.0, &Placement::Links).profile;
+    let build = |routes| {
+        let (provision, placement) = (Provision::default(), Placement::Links);
+        Instance::new(network.clone(), routes, &provision, &placement, profile.clone())
+    };
+    let one_slice = build(vec![route(0), Route { slice: 0, ..route(1) }]);
+    assert_eq!(one_slice.unwrap_err().to_string(), "paths: a second path from n0 to n3");
+
+    let mut instance = build(vec![route(1), route(0)]).unwrap();
+    let slices: Vec<_> = instance.ingresses.iter().map(|one| (one.slice, one.store)).collect();
+    assert_eq!(slices, [(0, 0), (1, 0)]);
+    let both = |instance: &Instance| plan(instance, Objective::Footprint).objective;
+    assert!(near(both(&instance), 2.0 * 500.0 * 2.0, 1e-6));
+    for ingress in &mut instance.ingresses {
+        ingress.memory = 500.0;
+    }
+    assert!(near(both(&instance), 0.5 * 500.0 * 2.0, 1e-6), "{}", both(&instance));
+    // One of the two packets has fingerprints: half the packets of each slice, against half of them.
+    for ingress in &mut instance.ingresses {
+        (ingress.memory, ingress.encodings) = (1e9, 1.0);
+    }
+    assert!(near(both(&instance), 2.0 * 0.5 * 0.5 * 500.0 * 2.0, 1e-6), "{}", both(&instance));
+    let single = instance.single(1);
+    assert_eq!((single.ingresses.len(), single.paths.len()), (2, 2));
+    assert!(near(both(&single), both(&instance), 1e-9));
 }
 
 #[test]

@@ -230,10 +230,20 @@ fn ids_stay_with_their_paths() {
         Plan::new(&instance, &solution, &Options { version: 3, ..Options::default() }).unwrap();
     // The first path goes: the second keeps its id, though it is the first now. Then one comes
     // back.
-    let second =
-        Route { from: NodeId(0), to: NodeId(4), links: [0, 3].map(LinkId).to_vec(), volume: 2e9 };
-    let another =
-        Route { from: NodeId(0), to: NodeId(2), links: [0, 1].map(LinkId).to_vec(), volume: 2e9 };
+    let second = Route {
+        from: NodeId(0),
+        to: NodeId(4),
+        slice: 0,
+        links: [0, 3].map(LinkId).to_vec(),
+        volume: 2e9,
+    };
+    let another = Route {
+        from: NodeId(0),
+        to: NodeId(2),
+        slice: 0,
+        links: [0, 1].map(LinkId).to_vec(),
+        volume: 2e9,
+    };
     let routes = vec![second, another];
     let less = Instance::new(
         instance.network.clone(),
@@ -291,6 +301,7 @@ fn parallel_links_have_names_of_their_own() {
     let routes = vec![Route {
         from: NodeId(0),
         to: NodeId(2),
+        slice: 0,
         links: [3, 2].map(LinkId).to_vec(),
         volume: 1.0,
     }];

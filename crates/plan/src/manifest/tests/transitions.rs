@@ -31,7 +31,7 @@ pub(super) fn successive(seed: u64, nodes: usize) -> (Arc<Plan>, Arc<Plan>) {
                 } else {
                     ways(&first.network, from, true)[path.egress.index()].clone()
                 };
-                Route { from, to: path.egress, links, volume: path.volume }
+                Route { from, to: path.egress, slice: 0, links, volume: path.volume }
             })
             .collect();
         if !routes.is_empty() {
@@ -388,7 +388,8 @@ fn a_play_decodes_much_and_gets_through() {
 fn packets_do_not_refer_to_those_they_may_overtake() {
     let network = network(&["I", "A", "B", "C", "D"], &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
     let plan = |links: &[LinkId], old: Option<&Plan>| {
-        let route = Route { from: NodeId(0), to: NodeId(4), links: links.to_vec(), volume: 1e6 };
+        let route =
+            Route { from: NodeId(0), to: NodeId(4), slice: 0, links: links.to_vec(), volume: 1e6 };
         let instance = Instance::new(
             network.clone(),
             vec![route],
