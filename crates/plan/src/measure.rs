@@ -2,7 +2,7 @@
 //!
 //! Each ingress has one store of its last packets and finds repeats with the published max-match
 //! (thesis, sections 2.2 and 3.4), as if it could encode every match. So match(p, q) counts
-//! everything that could be decoded, wherever it is cached.
+//! everything that could be decoded, wherever it is cached. The slices of a node divide its store.
 
 mod measurement;
 
@@ -143,8 +143,8 @@ struct Piece {
 }
 
 impl<'a> Profiler<'a> {
-    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its ingress's
-    /// and about as much again for fingerprints at the default period.
+    /// Counts packets of `instance`'s paths. A store takes memory as it fills, up to its node's and
+    /// about as much again for fingerprints at the default period.
     ///
     /// # Errors
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
@@ -169,13 +169,14 @@ impl<'a> Profiler<'a> {
                 format!("0 or more, and less than {MAX_SECONDS} s"),
             );
         }
-        for ingress in &instance.ingresses {
-            if !(ingress.memory >= MIN_STORE && ingress.memory <= Geometry::MAX_CAPACITY as f64) {
+        for ingress in 0..instance.ingresses.len() {
+            let memory = memory(instance, ingress);
+            if !(memory >= MIN_STORE && memory <= Geometry::MAX_CAPACITY as f64) {
                 let range = format!(
                     "at least {MIN_STORE}, the largest packet, and at most {}",
                     Geometry::MAX_CAPACITY
                 );
-                return wrong("an ingress's store in bytes", ingress.memory, range);
+                return wrong("an ingress's store in bytes", memory, range);
             }
         }
         Ok(Self {
@@ -227,10 +228,8 @@ impl<'a> Profiler<'a> {
         }
         let store = match &mut self.stores[path.ingress as usize] {
             Some(store) => store,
-            none => none.insert(Store::new(
-                self.instance.ingresses[path.ingress as usize].memory,
-                &self.settings,
-            )?),
+            none => none
+                .insert(Store::new(memory(self.instance, path.ingress as usize), &self.settings)?),
         };
         let hash = hash(packet);
         let mut pieces = store.find(packet, &self.settings, &mut self.found);
@@ -305,6 +304,14 @@ const NANOS: f64 = 1e9;
 const MIN_STORE: f64 = 65_535.0;
 /// A year.
 const MAX_SECONDS: f64 = 3.2e7;
+
+/// Bytes of an ingress's store: of the slices of a node, each has a part by volume.
+fn memory(instance: &Instance, ingress: usize) -> f64 {
+    let slices = &instance.ingresses[instance.slices_of(ingress)];
+    let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
+    let share = if slices.len() > 1 { instance.ingresses[ingress].volume / volume } else { 1.0 };
+    slices[0].memory * share
+}
 
 impl Store {
     fn new(memory: f64, settings: &Settings) -> Result<Self, Error> {

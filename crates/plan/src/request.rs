@@ -218,16 +218,17 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     })
 }
 
-/// A plan for each ingress alone.
+/// A plan for each ingress node alone.
 #[derive(Clone, Debug)]
 pub struct EachIngress {
     /// The whole instance.
     pub instance: Instance,
-    /// For each of its ingresses, in order: all schemes with the ingress's share of each device.
+    /// For each of its ingress nodes, in order of [`Instance::stores`]: all schemes with the node's
+    /// share of each device.
     pub schemes: Vec<Vec<Comparison>>,
 }
 
-/// Plans for each ingress in turn, with its share of each device by volume (thesis, section 3.5,
+/// Plans for each ingress node in turn, with its share of each device by volume (thesis, section 3.5,
 /// figure 3.7). Only the scenario and the solver's settings of the request count.
 ///
 /// # Errors
@@ -240,12 +241,12 @@ pub fn run_each_ingress(request: &Request, watch: &dyn Watch) -> Result<EachIngr
     let solve = |instance: &Instance| -> Result<Solution, Error> {
         Ok(lp::solve(instance, &options, None, &Unwatched)?.0)
     };
-    let count = instance.ingresses.len();
+    let count = instance.store_count();
     let mut schemes = Vec::with_capacity(count);
-    for ingress in 0..count {
-        watch.progress("ingresses", ingress as u64, count as u64);
+    for slices in instance.stores() {
+        watch.progress("ingresses", schemes.len() as u64, count as u64);
         watch.proceed()?;
-        schemes.push(baseline::compare(&instance.single(ingress), &solve, &Unwatched)?);
+        schemes.push(baseline::compare(&instance.single(slices.start), &solve, &Unwatched)?);
     }
     watch.stage(Stage::Summary);
     Ok(EachIngress { instance, schemes })

@@ -284,7 +284,7 @@ pub struct DeviceOverride {
     pub operations: f64,
 }
 
-/// Index of the ingress at a node, given by id or unique label.
+/// Index of the ingress at a node, given by id or unique label; the first of its slices.
 ///
 /// # Errors
 /// [`TrafficError::AmbiguousIngress`] for a label of several nodes,
@@ -304,13 +304,13 @@ pub fn find_ingress(instance: &Instance, name: &str) -> Result<usize, Error> {
     })
 }
 
-/// Index of the ingress with the most traffic; of equal ones the first.
+/// Index of the first ingress of the node with the most traffic; of equal ones the first.
 pub fn largest_ingress(instance: &Instance) -> usize {
-    let volumes = instance.ingresses.iter().map(|ingress| ingress.volume);
-    volumes
-        .enumerate()
-        .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
-        .map_or(0, |(at, _)| at)
+    let volumes = instance.stores().map(|slices| {
+        let first = slices.start;
+        (first, instance.ingresses[slices].iter().map(|slice| slice.volume).sum::<f64>())
+    });
+    volumes.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |(at, _)| at)
 }
 
 /// Sets the sizes and speeds of some devices.

@@ -5,7 +5,7 @@ use super::document::{
     Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
-use super::scenario::Scenario;
+use super::scenario::{self, Scenario};
 use super::watch::{Progress, stage_name};
 use crate::format::counted;
 use crate::quantity::bytes;
@@ -147,7 +147,8 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
     let mut sums: Vec<(baseline::Scheme, f64, f64)> = Vec::new();
     let mut ingresses = Vec::new();
     let mut worst_gap = 0.0f64;
-    for (number, (ingress, schemes)) in instance.ingresses.iter().zip(outcomes).enumerate() {
+    for (slices, schemes) in instance.stores().zip(outcomes) {
+        let ingress = &instance.ingresses[slices.start];
         for (at, scheme) in schemes.iter().enumerate() {
             if sums.len() == at {
                 sums.push((scheme.scheme, 0.0, 0.0));
@@ -164,12 +165,13 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
             shares.by_ref().take(instance.paths[path].hops.len()).sum::<f64>()
                 * instance.paths[path].volume
         };
-        let stored: f64 = instance.paths_of(number).map(covered).sum();
+        let paths = || slices.clone().flat_map(|slice| instance.paths_of(slice));
+        let stored: f64 = paths().map(covered).sum();
         ingresses.push(IngressRow {
             node: instance.network.nodes[ingress.node].id.clone(),
             label: labels.node(ingress.node).to_owned(),
-            paths: ingress.paths.len(),
-            volume_bytes: ingress.volume,
+            paths: paths().count(),
+            volume_bytes: paths().map(|path| instance.paths[path].volume).sum(),
             reduction: ours,
             schemes: schemes
                 .iter()
@@ -285,7 +287,7 @@ fn facts(instance: &Instance) -> NetworkFacts {
         derivation: network.derivation.clone(),
         nodes: network.nodes.len(),
         links: network.links.len(),
-        ingresses: instance.ingresses.len(),
+        ingresses: instance.store_count(),
         paths: instance.paths.len(),
         devices: instance.devices.len(),
         variables: instance.hop_count(),
@@ -345,7 +347,7 @@ fn ingress_rows(
 ) -> Vec<IngressRow> {
     let row = |(at, ingress): (usize, &oncewire_plan::Ingress)| IngressRow {
         node: instance.network.nodes[ingress.node].id.clone(),
-        label: labels.node(ingress.node).to_owned(),
+        label: scenario::of_slice(labels.node(ingress.node).to_owned(), ingress.slice),
         paths: ingress.paths.len(),
         volume_bytes: ingress.volume,
         reduction: evaluation.ingresses[at].footprint.reduction(),

@@ -94,6 +94,11 @@ pub(crate) fn label(network: &Network, node: NodeId) -> String {
     if node.label.is_empty() { node.id.clone() } else { node.label.clone() }
 }
 
+/// A name with the number of its slice, unless that is 0.
+pub(super) fn of_slice(name: String, slice: u16) -> String {
+    if slice == 0 { name } else { format!("{name} (slice {slice})") }
+}
+
 /// What people call a device.
 pub(super) fn device_label(instance: &Instance, device: usize) -> String {
     let device = &instance.devices[device];

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, PathId, Placement, Profile,
-    Provision, Unwatched, path::Route, testing,
+    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId, PathId, Placement,
+    Profile, Provision, Unwatched, path::Route, testing,
 };
 
 const HALF: u64 = 1 << 31;
@@ -163,6 +163,40 @@ fn a_match_is_decoded_where_its_packet_is_cached_and_saves_what_is_ahead_of_that
             );
         }
         assert_eq!(report.delivered, 2);
+    }
+}
+
+/// From 0 to 3 by 1 and by 2, as two slices.
+fn two_slices() -> Instance {
+    let network = network(4, &[(0, 1), (1, 3), (0, 2), (2, 3)]);
+    let whole = instance(network.clone(), &[&[0, 1]], |_| ());
+    let route = |slice: u16| Route {
+        from: NodeId(0),
+        to: NodeId(3),
+        slice,
+        links: [2 * u32::from(slice), 2 * u32::from(slice) + 1].map(LinkId).to_vec(),
+        volume: 1e6,
+    };
+    let provision = Provision { ingress_memory: 1e6, ingress_rate: 8e6, ..Provision::default() };
+    let routes = vec![route(0), route(1)];
+    Instance::new(network, routes, &provision, &Placement::Links, whole.profile).unwrap()
+}
+
+#[test]
+fn slices_are_not_encoded_against_each_other() {
+    let instance = two_slices();
+    let content = noise(600, 1);
+    for (paths, matches) in [([0, 0], 1), ([0, 1], 0), ([1, 1], 1)] {
+        let mut source = Source::default();
+        let shares = vec![vec![share(0, ALL, 1)], vec![share(0, ALL, 3)]];
+        let mut emulation = planned(&instance, shares, settings());
+        let again = [&content[..], b"other"].concat();
+        emulation.push(&source.packet(0, paths[0], &content)).unwrap();
+        emulation.push(&source.packet(1, paths[1], &again)).unwrap();
+        let report = emulation.report();
+        assert_eq!(report.ingresses.iter().map(|ingress| ingress.matches).sum::<u64>(), matches);
+        assert_eq!(report.ingresses.len(), 2);
+        assert_eq!((report.delivered, report.refusals.overlap), (2, 0), "{paths:?}");
     }
 }
 

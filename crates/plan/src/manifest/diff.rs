@@ -36,7 +36,7 @@ pub struct DeviceDiff {
 /// Change of a path's range at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where the path enters.
+    /// Where the path enters: [`PlannedIngress::title`](super::PlannedIngress::title).
     pub ingress: String,
     /// Where it leaves.
     pub egress: String,
@@ -96,7 +96,7 @@ pub struct Totals {
 }
 
 /// Device, ingress, egress and path id, with the range before and after.
-type Pairs<'a> = BTreeMap<(&'a str, &'a str, &'a str, PathId), (Option<Entry>, Option<Entry>)>;
+type Pairs<'a> = BTreeMap<(&'a str, String, &'a str, PathId), (Option<Entry>, Option<Entry>)>;
 
 /// What changes from `old` to `new`. Devices are identified by name; paths by id, ingress and
 /// egress.
@@ -143,7 +143,7 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
         if let Some(last) = devices.last_mut() {
             last.useless = last.useless.saturating_add(useless);
             last.changes.push(Change {
-                ingress: ingress.into(),
+                ingress,
                 egress: egress.into(),
                 kind,
                 before,
@@ -156,8 +156,8 @@ pub fn diff(old: &Plan, new: &Plan) -> Diff {
     Diff { from: old.version(), to: new.version(), devices, totals }
 }
 
-fn ends<'a>(plan: &'a Plan, path: &'a PlannedPath) -> (&'a str, &'a str) {
-    (&plan.ingresses()[path.ingress as usize].name, &path.egress)
+fn ends<'a>(plan: &'a Plan, path: &'a PlannedPath) -> (String, &'a str) {
+    (plan.ingresses()[path.ingress as usize].title(), &path.egress)
 }
 
 fn useless(before: Option<Entry>, after: Option<Entry>) -> u64 {

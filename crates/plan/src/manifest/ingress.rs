@@ -22,6 +22,7 @@ pub struct IngressManifest {
     pub(super) network: String,
     pub(super) ingress: u32,
     pub(super) name: String,
+    pub(super) slice: u16,
     pub(super) memory: Option<u64>,
     pub(super) tree: Vec<TreeNode>,
     pub(super) paths: Vec<IngressPath>,
@@ -112,6 +113,7 @@ impl IngressManifest {
             network: plan.network.clone(),
             ingress,
             name: planned.name.clone(),
+            slice: planned.slice,
             memory: planned.memory,
             tree,
             paths,
@@ -123,7 +125,7 @@ impl IngressManifest {
     pub(super) fn checked(
         version: u64,
         network: String,
-        (ingress, name, memory): (u32, String, Option<u64>),
+        (ingress, name, slice, memory): (u32, String, u16, Option<u64>),
         tree: Vec<(u32, DeviceId)>,
         paths: Vec<IngressPath>,
     ) -> Result<Self, ManifestError> {
@@ -146,7 +148,7 @@ impl IngressManifest {
             stored += path.ranges.iter().map(|range| u128::from(range.bytes)).sum::<u128>();
         }
         check_room(&name, stored, memory)?;
-        Ok(Self { version, network, ingress, name, memory, tree, paths })
+        Ok(Self { version, network, ingress, name, slice, memory, tree, paths })
     }
 
     /// Version of the plan.
@@ -169,7 +171,13 @@ impl IngressManifest {
         &self.name
     }
 
-    /// Packet store in bytes; `None` means no limit.
+    /// Which slice of the node's traffic the manifest is for. A node with several has a manifest
+    /// for each; it never encodes a packet of one against a packet of another.
+    pub fn slice(&self) -> u16 {
+        self.slice
+    }
+
+    /// Packet store in bytes, shared by the node's slices; `None` means no limit.
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }

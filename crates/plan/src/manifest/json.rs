@@ -20,7 +20,7 @@ struct PlanDocument {
     hash: String,
     parameters: ParametersDocument,
     devices: Vec<Place>,
-    ingresses: Vec<Place>,
+    ingresses: Vec<IngressPlace>,
     paths: Vec<PathDocument>,
 }
 
@@ -34,12 +34,27 @@ struct ParametersDocument {
     derivation: Vec<String>,
 }
 
-/// A device or an ingress.
+/// A device.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
     name: String,
     memory: Option<u64>,
+}
+
+/// An ingress. A slice of 0 is left out, so that plans of one tree per node have no member for it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IngressPlace {
+    name: String,
+    #[serde(default, skip_serializing_if = "is_first")]
+    slice: u16,
+    memory: Option<u64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(slice: &u16) -> bool {
+    *slice == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,6 +91,8 @@ struct IngressDocument {
     hash: String,
     ingress: u32,
     name: String,
+    #[serde(default, skip_serializing_if = "is_first")]
+    slice: u16,
     memory: Option<u64>,
     /// Parent, device.
     tree: Vec<(u32, DeviceId)>,
@@ -158,7 +175,11 @@ impl Plan {
             ingresses: self
                 .ingresses()
                 .iter()
-                .map(|one| Place { name: one.name.clone(), memory: one.memory })
+                .map(|one| IngressPlace {
+                    name: one.name.clone(),
+                    slice: one.slice,
+                    memory: one.memory,
+                })
                 .collect(),
             paths: self
                 .paths()
@@ -198,7 +219,7 @@ impl Plan {
             document
                 .ingresses
                 .into_iter()
-                .map(|one| PlannedIngress { name: one.name, memory: one.memory })
+                .map(|one| PlannedIngress { name: one.name, slice: one.slice, memory: one.memory })
                 .collect(),
             document
                 .paths
@@ -262,6 +283,7 @@ impl IngressManifest {
             hash: HASH.into(),
             ingress: self.ingress,
             name: self.name.clone(),
+            slice: self.slice,
             memory: self.memory,
             tree: self.tree.iter().map(|node| (node.parent, node.device)).collect(),
             paths: self
@@ -299,7 +321,7 @@ impl IngressManifest {
                     .collect(),
             })
             .collect();
-        let who = (document.ingress, document.name, document.memory);
+        let who = (document.ingress, document.name, document.slice, document.memory);
         Self::checked(document.version, document.network, who, document.tree, paths)
     }
 }

@@ -96,13 +96,25 @@ pub struct PlannedDevice {
     pub memory: Option<u64>,
 }
 
-/// An ingress of a plan.
+/// An ingress of a plan: a slice of the traffic that enters at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedIngress {
-    /// Unique name: its node's id.
+    /// Its node's id. Name and slice together are unique.
     pub name: String,
-    /// Packet store in bytes; `None` means no limit.
+    /// Which slice of the node's traffic it is; 0 if there is only one.
+    pub slice: u16,
+    /// Packet store of the node in bytes, shared by its slices; `None` means no limit.
     pub memory: Option<u64>,
+}
+
+impl PlannedIngress {
+    /// Name for people: the node's, with the number of the slice unless that is 0.
+    pub fn title(&self) -> String {
+        match self.slice {
+            0 => self.name.clone(),
+            slice => format!("{} (slice {slice})", self.name),
+        }
+    }
 }
 
 /// A path of a plan.
@@ -222,8 +234,8 @@ impl Plan {
     }
 
     /// The plan that comes after `old`: its version is the next ([`Options::version`] is not used),
-    /// and a path with the same ingress, egress and devices keeps its id. Other paths get ids that
-    /// `old` does not have.
+    /// and a path with the same ingress, slice, egress and devices keeps its id. Other paths get ids
+    /// that `old` does not have.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -234,20 +246,14 @@ impl Plan {
         options: &Options,
     ) -> Result<Self, ManifestError> {
         let names = device_names(instance);
-        let known: HashMap<(&str, &str, Vec<&str>), PathId> = old
+        let known: HashMap<(&str, u16, &str, Vec<&str>), PathId> = old
             .paths
             .iter()
             .map(|path| {
                 let hops =
                     path.hops.iter().map(|&device| old.devices[device].name.as_str()).collect();
-                (
-                    (
-                        old.ingresses[path.ingress as usize].name.as_str(),
-                        path.egress.as_str(),
-                        hops,
-                    ),
-                    path.id,
-                )
+                let ingress = &old.ingresses[path.ingress as usize];
+                ((ingress.name.as_str(), ingress.slice, path.egress.as_str(), hops), path.id)
             })
             .collect();
         let mut taken: BTreeSet<PathId> = old.paths.iter().map(|path| path.id).collect();
@@ -256,8 +262,9 @@ impl Plan {
         for path in &instance.paths {
             let node = |node: NodeId| instance.network.nodes[node].id.as_str();
             let hops: Vec<&str> = path.hops.iter().map(|hop| names[hop.device].as_str()).collect();
-            let ingress = node(instance.ingresses[path.ingress as usize].node);
-            ids.push(match known.get(&(ingress, node(path.egress), hops)) {
+            let ingress = &instance.ingresses[path.ingress as usize];
+            let ends = (node(ingress.node), ingress.slice, node(path.egress), hops);
+            ids.push(match known.get(&ends) {
                 Some(&id) => id,
                 None => {
                     while !taken.insert(next) {
@@ -308,6 +315,7 @@ impl Plan {
             .iter()
             .map(|ingress| PlannedIngress {
                 name: instance.network.nodes[ingress.node].id.clone(),
+                slice: ingress.slice,
                 memory: whole(ingress.memory),
             })
             .collect();
@@ -350,12 +358,16 @@ impl Plan {
             return Err(ManifestError::TooMany("devices, ingresses or paths"));
         }
         unique("devices", devices.iter().map(|device| device.name.as_str()))?;
-        unique("ingresses", ingresses.iter().map(|ingress| ingress.name.as_str()))?;
+        let mut slices = BTreeSet::new();
+        if let Some(twice) = ingresses.iter().find(|one| !slices.insert((&one.name, one.slice))) {
+            return Err(ManifestError::Twice { what: "ingresses", name: twice.title() });
+        }
         devices.iter().try_for_each(|device| check_memory(device.memory))?;
         ingresses.iter().try_for_each(|ingress| check_memory(ingress.memory))?;
 
         let mut used = vec![0u128; devices.len()];
-        let mut stored = vec![0u128; ingresses.len()];
+        // A node's slices share its store.
+        let mut stored: HashMap<&str, u128> = HashMap::new();
         let mut of_ingress = Siblings::default();
         let mut last = 0;
         for path in &paths {
@@ -373,7 +385,7 @@ impl Plan {
             }
             if !of_ingress.egresses.insert(&path.egress) {
                 return Err(ManifestError::SameEnds {
-                    ingress: ingresses[last as usize].name.clone(),
+                    ingress: ingresses[last as usize].title(),
                     egress: path.egress.clone(),
                 });
             }
@@ -381,13 +393,15 @@ impl Plan {
             path.check_ranges()?;
             for range in &path.ranges {
                 used[path.hops[range.hop as usize]] += u128::from(range.bytes);
-                stored[last as usize] += u128::from(range.bytes);
+                *stored.entry(&ingresses[last as usize].name).or_default() +=
+                    u128::from(range.bytes);
             }
         }
         for (device, &used) in devices.iter().zip(&used) {
             check_room(&device.name, used, device.memory)?;
         }
-        for (ingress, &stored) in ingresses.iter().zip(&stored) {
+        for ingress in &ingresses {
+            let stored = stored.get(ingress.name.as_str()).copied().unwrap_or_default();
             check_room(&ingress.name, stored, ingress.memory)?;
         }
         let mut ids: Vec<(PathId, u32)> = paths.iter().map(|path| path.id).zip(0..).collect();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Plan, PlannedPath, Range};
+use super::{Plan, PlannedIngress, PlannedPath, Range};
 use crate::error::{ManifestError, PathFault};
 
 use crate::{DeviceId, HeaderHash, PathId};
@@ -166,7 +166,8 @@ impl Transition {
         for path in old.paths() {
             let Some(after) = new.path(path.id) else { continue };
             let ingress = |plan: &Plan, path: &PlannedPath| {
-                plan.ingresses()[path.ingress as usize].name.clone()
+                let ingress = &plan.ingresses()[path.ingress as usize];
+                (ingress.name.clone(), ingress.slice)
             };
             if ingress(&old, path) != ingress(&new, after)
                 || path.egress != after.egress
@@ -281,24 +282,24 @@ impl Transition {
     /// Bytes of each device's buckets.
     pub fn spare(&self) -> Vec<Spare> {
         let mut spare = vec![Spare::default(); self.old.devices().len()];
-        self.sum(|path, range| path.hops[range.hop as usize].index(), &mut spare, |at| at);
+        let devices: Vec<usize> = (0..spare.len()).collect();
+        self.sum([&devices; 2], |path, range| path.hops[range.hop as usize].index(), &mut spare);
         spare
     }
 
-    /// Bytes of each ingress's buckets, in the order of the new plan's ingresses; an ingress that
-    /// only the old plan has is left out.
+    /// Bytes of the buckets at each ingress's node, in the order of the new plan's ingresses; a node
+    /// that only the old plan has is left out. Slices of a node have the same store.
     pub fn ingress_spare(&self) -> Vec<Spare> {
         let mut spare = vec![Spare::default(); self.new.ingresses().len()];
-        let mut after = vec![usize::MAX; self.old.ingresses().len()];
-        for (at, ingress) in self.old.ingresses().iter().enumerate() {
-            if let Some(found) =
-                self.new.ingresses().iter().position(|other| other.name == ingress.name)
-            {
-                after[at] = found;
-            }
-        }
-        self.sum(|path, _| path.ingress as usize, &mut spare, |at| after[at]);
-        spare
+        // The first ingress of the same node in the new plan.
+        let node = |ingress: &PlannedIngress| {
+            let found = self.new.ingresses().iter().position(|other| other.name == ingress.name);
+            found.unwrap_or(usize::MAX)
+        };
+        let before: Vec<usize> = self.old.ingresses().iter().map(node).collect();
+        let after: Vec<usize> = self.new.ingresses().iter().map(node).collect();
+        self.sum([&before, &after], |path, _| path.ingress as usize, &mut spare);
+        after.iter().map(|&first| spare[first]).collect()
     }
 
     /// A path of either plan; in both, it has the same devices.
@@ -306,25 +307,27 @@ impl Transition {
         self.new.path(id).or_else(|| self.old.path(id))
     }
 
+    /// Adds up buckets. `at` finds a bucket's owner in its own plan, `before` and `after` the place in
+    /// `spare` of an owner in the old and in the new plan.
     fn sum(
         &self,
+        [before, after]: [&[usize]; 2],
         at: impl Fn(&PlannedPath, &Range) -> usize,
         spare: &mut [Spare],
-        from_old: impl Fn(usize) -> usize,
     ) {
         for path in self.old.paths() {
             for range in &path.ranges {
-                let Some(spare) = spare.get_mut(from_old(at(path, range))) else { continue };
+                let Some(spare) = spare.get_mut(before[at(path, range)]) else { continue };
                 spare.old = spare.old.saturating_add(range.bytes);
                 spare.both = spare.both.saturating_add(range.bytes);
             }
         }
         for path in self.new.paths() {
-            let before = self.old.path(path.id);
+            let old = self.old.path(path.id);
             for range in &path.ranges {
-                let Some(spare) = spare.get_mut(at(path, range)) else { continue };
+                let Some(spare) = spare.get_mut(after[at(path, range)]) else { continue };
                 spare.new = spare.new.saturating_add(range.bytes);
-                if !before.is_some_and(|before| before.ranges.contains(range)) {
+                if !old.is_some_and(|old| old.ranges.contains(range)) {
                     spare.both = spare.both.saturating_add(range.bytes);
                 }
             }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{IngressManifest, IngressPath, Plan, SPACE};
 use crate::{
-    DeviceId, Instance, NodeId, PathId,
+    DeviceId, Ingress, Instance, NodeId, PathId,
     error::{ManifestError, Violation},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 /// - Each path's ranges, as its devices have them, are disjoint and cover exactly what the ingress
 ///   thinks, from hash 0 on, in on-path order, and not more than the ingress encodes.
 /// - Ingress and device have the same buckets, of d x v bytes times at most the headroom, within
-///   the memory of both.
+///   the memory of the device and of the ingress's node.
 /// - For each pair of paths of an ingress, the overlap bound is exact: below it every hash's holder
 ///   lies on the path, and no range above it has such a holder. Of more than 64 paths, one pair
 ///   stands for all in which the same path is parted from at the same device.
@@ -24,9 +24,10 @@ pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), ManifestError> {
     let held = held(plan, instance)?;
     let check = Check { plan, instance, held: &held };
     let mut on_path = OnPath { serials: vec![0; plan.devices().len()], serial: 0 };
+    let mut stored = Vec::with_capacity(instance.ingresses.len());
     for (ingress, manifest) in plan.ingress_manifests().iter().enumerate() {
         let paths = instance.paths_of(ingress);
-        check.buckets(ingress, manifest)?;
+        stored.push(check.buckets(ingress, manifest)?);
         if paths.len() <= EACH_PAIR {
             for p in paths.clone() {
                 paths.clone().try_for_each(|q| check.bound(manifest, &mut on_path, p, q))?;
@@ -36,6 +37,11 @@ pub fn validate(plan: &Plan, instance: &Instance) -> Result<(), ManifestError> {
                 check.bound(manifest, &mut on_path, p, q)?;
             }
         }
+    }
+    // A node's slices share its store.
+    for slices in instance.stores() {
+        let ingress = &instance.ingresses[slices.start];
+        fits(check.node(ingress.node), stored[slices].iter().sum(), ingress.memory)?;
     }
     Ok(())
 }
@@ -124,11 +130,14 @@ impl Check<'_> {
         &self.instance.network.nodes[node].id
     }
 
-    /// The ingress's paths and buckets are those of its devices.
-    fn buckets(&self, ingress: usize, manifest: &IngressManifest) -> Result<(), ManifestError> {
-        let name = self.node(self.instance.ingresses[ingress].node);
+    /// The ingress's paths and buckets are those of its devices. Bytes of its buckets.
+    fn buckets(&self, ingress: usize, manifest: &IngressManifest) -> Result<f64, ManifestError> {
+        let Ingress { node, slice, .. } = self.instance.ingresses[ingress];
+        let name = self.node(node);
         let paths = self.instance.paths_of(ingress);
-        if manifest.name() != name || manifest.paths().len() != paths.len() {
+        if (manifest.name(), manifest.slice()) != (name, slice)
+            || manifest.paths().len() != paths.len()
+        {
             let planned = manifest.name().into();
             return Err(Violation::AnotherIngress { planned, name: name.into() }.into());
         }
@@ -148,7 +157,7 @@ impl Check<'_> {
             }
             stored += self.held[p].iter().map(|range| range.bytes as f64).sum::<f64>();
         }
-        fits(name, stored, self.instance.ingresses[ingress].memory)
+        Ok(stored)
     }
 
     /// Path `p` as its ingress has it, with the devices that it has in the instance.

@@ -76,7 +76,11 @@ impl Measurement {
         let name = |path: u32| {
             let path = &instance.paths[path as usize];
             let id = |node: NodeId| escape(&instance.network.nodes[node].id);
-            format!("{}\t{}", id(instance.ingresses[path.ingress as usize].node), id(path.egress))
+            let ingress = &instance.ingresses[path.ingress as usize];
+            // A node without a slice means all of its slices.
+            let several = instance.slices_of(path.ingress as usize).len() > 1;
+            let slice = if several { format!("{SLICE}{}", ingress.slice) } else { String::new() };
+            format!("{}{slice}\t{}", id(ingress.node), id(path.egress))
         };
         for (path, volume) in self.volumes.iter().enumerate().filter(|(_, volume)| **volume > 0.0) {
             let _ = writeln!(text, "{}\t{volume}", name(path as u32));
@@ -88,7 +92,8 @@ impl Measurement {
         text
     }
 
-    /// Reads the text form. Paths that the text does not name have no volume.
+    /// Reads the text form. Paths that the text does not name have no volume. What it says of a node
+    /// without a slice is divided among the node's slices by the volumes of their paths.
     ///
     /// # Errors
     /// The first invalid line: an unknown node or path, a duplicate, a number out of range.
@@ -100,14 +105,12 @@ impl Measurement {
             .zip(NodeId::all())
             .map(|(node, at)| (node.id.as_str(), at))
             .collect();
-        let from = |path: &crate::Path| instance.ingresses[path.ingress as usize].node;
-        let paths: HashMap<(NodeId, NodeId), u32> = instance
-            .paths
-            .iter()
-            .zip(0..)
-            .map(|(path, at)| ((from(path), path.egress), at))
-            .collect();
-        let reader = Reader { nodes, paths };
+        let mut paths: HashMap<(NodeId, NodeId), Vec<(u16, u32)>> = HashMap::new();
+        for (path, at) in instance.paths.iter().zip(0..) {
+            let ingress = &instance.ingresses[path.ingress as usize];
+            paths.entry((ingress.node, path.egress)).or_default().push((ingress.slice, at));
+        }
+        let reader = Reader { nodes, paths, instance };
         let mut volumes = vec![0.0; instance.paths.len()];
         let mut pairs: BTreeMap<(u32, u32), Match> = BTreeMap::new();
         for (line, number) in text.lines().zip(1..) {
@@ -118,23 +121,29 @@ impl Measurement {
             let fields: Vec<&str> = line.splitn(MAX_FIELDS, '\t').collect();
             match fields[..] {
                 [from, to, volume] => {
-                    let path = reader.path(from, to).map_err(fail)?;
                     let volume = amount(volume).map_err(fail)?;
-                    if volumes[path as usize] > 0.0 {
-                        return Err(fail(format!(
-                            "a second volume from {} to {}",
-                            shorten(from),
-                            shorten(to)
-                        )));
+                    for part in reader.parts(from, to).map_err(fail)? {
+                        if volumes[part.path as usize] > 0.0 {
+                            return Err(fail(format!(
+                                "a second volume from {} to {}",
+                                shorten(from),
+                                shorten(to)
+                            )));
+                        }
+                        volumes[part.path as usize] = volume * part.share;
                     }
-                    volumes[path as usize] = volume;
                 }
                 [from, to, from2, to2, count, bytes] => {
-                    let (p, q) = (
-                        reader.path(from, to).map_err(fail)?,
-                        reader.path(from2, to2).map_err(fail)?,
+                    let (ps, qs) = (
+                        reader.parts(from, to).map_err(fail)?,
+                        reader.parts(from2, to2).map_err(fail)?,
                     );
-                    if instance.paths[p as usize].ingress != instance.paths[q as usize].ingress {
+                    let ingress = |part: &Part| instance.paths[part.path as usize].ingress;
+                    let store = |part: &Part| instance.ingresses[ingress(part) as usize].store;
+                    let one_slice = ps.len() == 1 && qs.len() == 1;
+                    if store(&ps[0]) != store(&qs[0])
+                        || (one_slice && ingress(&ps[0]) != ingress(&qs[0]))
+                    {
                         return Err(fail("the two paths have different ingresses".into()));
                     }
                     let (count, bytes) =
@@ -148,13 +157,17 @@ impl Measurement {
                     }
                     // Written as a sum, a mean of the largest packet may come back larger by
                     // rounding.
-                    if pairs
-                        .insert((p, q), Match { count, length: length.min(instance.mss) })
-                        .is_some()
-                    {
-                        return Err(fail(
-                            "the matches of these two paths come a second time".into(),
-                        ));
+                    let length = length.min(instance.mss);
+                    for p in &ps {
+                        let Some(q) = qs.iter().find(|q| ingress(q) == ingress(p)) else {
+                            continue;
+                        };
+                        let found = Match { count: count * p.share, length };
+                        if pairs.insert((p.path, q.path), found).is_some() {
+                            return Err(fail(
+                                "the matches of these two paths come a second time".into(),
+                            ));
+                        }
                     }
                 }
                 _ => {
@@ -177,13 +190,25 @@ impl Measurement {
 /// One more than a line may have, to detect extra fields.
 const MAX_FIELDS: usize = 7;
 
+/// Between a node and the number of its slice; escaped in ids.
+const SLICE: char = '#';
+
 struct Reader<'a> {
     nodes: HashMap<&'a str, NodeId>,
-    paths: HashMap<(NodeId, NodeId), u32>,
+    /// Slice and path.
+    paths: HashMap<(NodeId, NodeId), Vec<(u16, u32)>>,
+    instance: &'a Instance,
+}
+
+/// A path, and its part of the volume from its node to its egress.
+struct Part {
+    path: u32,
+    share: f64,
 }
 
 impl Reader<'_> {
-    fn path(&self, from: &str, to: &str) -> Result<u32, String> {
+    /// The paths that a line's names mean: one, or that of each slice. Never empty.
+    fn parts(&self, from: &str, to: &str) -> Result<Vec<Part>, String> {
         let node = |name: &str| {
             let plain = unescape(name);
             self.nodes
@@ -191,11 +216,20 @@ impl Reader<'_> {
                 .copied()
                 .ok_or_else(|| format!("no node is called {}", shorten(name)))
         };
-        let ends = (node(from)?, node(to)?);
-        self.paths
-            .get(&ends)
-            .copied()
-            .ok_or_else(|| format!("there is no path from {} to {}", shorten(from), shorten(to)))
+        let unknown = || format!("there is no path from {} to {}", shorten(from), shorten(to));
+        let (name, slice) = match from.split_once(SLICE) {
+            None => (from, None),
+            Some((name, slice)) => (name, Some(slice.parse::<u16>().map_err(|_| unknown())?)),
+        };
+        let paths = self.paths.get(&(node(name)?, node(to)?)).ok_or_else(unknown)?;
+        if let Some(slice) = slice {
+            let one = paths.iter().find(|one| one.0 == slice).ok_or_else(unknown)?;
+            return Ok(vec![Part { path: one.1, share: 1.0 }]);
+        }
+        let volume = |path: u32| self.instance.paths[path as usize].volume;
+        let whole: f64 = paths.iter().map(|one| volume(one.1)).sum();
+        let share = |path| if paths.len() > 1 { volume(path) / whole } else { 1.0 };
+        Ok(paths.iter().map(|one| Part { path: one.1, share: share(one.1) }).collect())
     }
 }
 

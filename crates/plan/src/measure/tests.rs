@@ -101,6 +101,50 @@ fn what_came_three_times_is_with_the_first_or_with_the_last() {
 }
 
 #[test]
+fn slices_match_only_themselves_and_share_what_a_node_measured() {
+    let one = instance(&IDS[..3], 1e6);
+    let network = one.network.clone();
+    // Slice 1 has a third of the traffic.
+    let route = |(slice, to, volume)| Route {
+        from: NodeId(0),
+        to: NodeId(to),
+        slice,
+        links: vec![LinkId(to - 1)],
+        volume,
+    };
+    let routes = [(0, 1, 2e5), (0, 2, 2e5), (1, 1, 1e5), (1, 2, 1e5)].map(route).to_vec();
+    let provision = Provision { ingress_memory: 1e6, ingress_rate: 8e6, ..Provision::default() };
+    let profile = one.profile.clone();
+    let sliced = Instance::new(network, routes, &provision, &Placement::Links, profile).unwrap();
+    let settings = Settings { warm_up: 0.0, period: 8, ..Settings::default() };
+    let mut profiler = Profiler::new(&sliced, settings).unwrap();
+    let content = noise(1, 600);
+    for (path, port) in [(0, 1), (2, 2), (3, 3), (1, 4)] {
+        profiler.push(&packet(path, port, &content)).unwrap();
+    }
+    let measured = profiler.measurement_until(1_000_000_000).unwrap();
+    let pairs = |found: &Measurement| -> Vec<(u32, u32, f64)> {
+        found.profile.pairs.iter().map(|&(p, q, found)| (p, q, found.bytes().round())).collect()
+    };
+    assert_eq!(pairs(&measured), [(1, 0, 600.0), (3, 2, 600.0)]);
+    let text = measured.to_text(&sliced);
+    assert!(text.contains("\nin#1\ta\t640\n"), "{text}");
+    assert_eq!(Measurement::parse(&text, &sliced).unwrap().to_text(&sliced), text);
+
+    // What was measured of the node is divided.
+    let text = "in\ta\t900\nin\tb\t900\nin\ta\tin\tb\t3\t300\nin#1\tb\tin#1\tb\t1\t10\n";
+    let parsed = Measurement::parse(text, &sliced).unwrap();
+    assert_eq!(
+        parsed.volumes.iter().map(|v| v.round()).collect::<Vec<_>>(),
+        [600.0, 600.0, 300.0, 300.0]
+    );
+    assert_eq!(pairs(&parsed), [(0, 1, 200.0), (2, 3, 100.0), (3, 3, 10.0)]);
+    for wrong in ["in#2\ta\t1", "in#x\ta\t1", "in#0\ta\tin#1\tb\t1\t1"] {
+        assert!(Measurement::parse(wrong, &sliced).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn what_matched_is_null_and_the_rest_is_not() {
     let (first, own) = (noise(1, 600), noise(2, 300));
     let second = [&own[..150], &first[100..500], &own[150..]].concat();

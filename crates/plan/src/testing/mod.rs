@@ -124,7 +124,7 @@ pub(crate) fn solve(instance: &Instance) -> Result<Solution, Error> {
 /// that bind and that do not; both kinds of profile.
 pub(crate) fn instances() -> impl Strategy<Value = Instance> {
     let parents = prop::collection::vec(any::<prop::sample::Index>(), 1..6);
-    let volumes = prop::collection::vec(prop_oneof![1 => Just(0.0), 6 => 1e3..1e6], 30);
+    let volumes = prop::collection::vec(prop_oneof![1 => Just(0.0), 6 => 1e3..1e6], 60);
     let limit = || prop_oneof![1 => Just(0.0), 6 => 0.01..2.0, 1 => Just(f64::INFINITY)];
     let limits = (
         prop::collection::vec((limit(), limit()), 10),
@@ -133,88 +133,90 @@ pub(crate) fn instances() -> impl Strategy<Value = Instance> {
     );
     let shares = prop::collection::vec(prop_oneof![1 => Just(0.0), 1 => 0.0..1.0], 900);
     let synthetic = (0.0..=1.0, 0.0..=1.0, 0.0..=1.0);
-    (parents, volumes, limits, shares, synthetic, 0..3_u8, any::<u16>(), any::<bool>(), 1..4_u32)
-        .prop_map(
-            |(
-                parents,
-                volumes,
-                (limits, memory, encodings),
-                shares,
-                synthetic,
-                placement,
-                some,
-                counted,
-                pops,
-            )| {
-                let cables: Vec<(u32, u32)> = parents
-                    .iter()
-                    .zip(1..)
-                    .map(|(parent, node)| (parent.index(node as usize) as u32, node))
-                    .collect();
-                let nodes = cables.len() + 1;
-                let mut network = network(nodes, &cables);
-                network.nodes.iter_mut().for_each(|node| node.pop /= pops);
-                let mut routes = Vec::new();
-                let mut volumes = volumes.into_iter();
+    let slices = prop_oneof![3 => Just(1), 1 => Just(2)];
+    let kinds = (0..3_u8, any::<u16>(), any::<bool>(), 1..4_u32, slices);
+    (parents, volumes, limits, shares, synthetic, kinds).prop_map(
+        |(
+            parents,
+            volumes,
+            (limits, memory, encodings),
+            shares,
+            synthetic,
+            (placement, some, counted, pops, slices),
+        )| {
+            let cables: Vec<(u32, u32)> = parents
+                .iter()
+                .zip(1..)
+                .map(|(parent, node)| (parent.index(node as usize) as u32, node))
+                .collect();
+            let nodes = cables.len() + 1;
+            let mut network = network(nodes, &cables);
+            network.nodes.iter_mut().for_each(|node| node.pop /= pops);
+            let mut routes = Vec::new();
+            let mut volumes = volumes.into_iter();
+            for slice in 0..slices {
                 for from in 0..nodes as u32 {
                     for to in (0..nodes as u32).filter(|&to| to != from) {
-                        routes.push(route(
-                            &network,
-                            &way(&cables, from, to),
-                            volumes.next().unwrap(),
-                        ));
+                        let way = way(&cables, from, to);
+                        let volume = volumes.next().unwrap();
+                        routes.push(Route { slice, ..route(&network, &way, volume) });
                     }
                 }
-                routes[0].volume += 1e4;
-                let placement = match placement {
-                    0 => Placement::Links,
-                    1 => Placement::Routers,
-                    _ => Placement::Some(
-                        LinkId::first(2 * cables.len())
-                            .filter(|link| some >> link.0 & 1 == 1)
-                            .collect::<BTreeSet<_>>(),
-                    ),
-                };
-                let empty = Profile::Measured(Measured::default());
-                let provision = Provision { packet: 500.0, mss: 1500.0, ..unlimited() };
-                let mut instance =
-                    Instance::new(network, routes, &provision, &placement, empty).unwrap();
-                for ingress in &mut instance.ingresses {
-                    ingress.memory = memory * ingress.volume;
-                    ingress.encodings = encodings * ingress.volume / instance.packet;
+            }
+            routes[0].volume += 1e4;
+            let placement = match placement {
+                0 => Placement::Links,
+                1 => Placement::Routers,
+                _ => Placement::Some(
+                    LinkId::first(2 * cables.len())
+                        .filter(|link| some >> link.0 & 1 == 1)
+                        .collect::<BTreeSet<_>>(),
+                ),
+            };
+            let empty = Profile::Measured(Measured::default());
+            let provision = Provision { packet: 500.0, mss: 1500.0, ..unlimited() };
+            let mut instance =
+                Instance::new(network, routes, &provision, &placement, empty).unwrap();
+            for slices in instance.stores().collect::<Vec<_>>() {
+                let slices = &mut instance.ingresses[slices];
+                let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
+                for slice in slices {
+                    slice.memory = memory * volume;
+                    slice.encodings = encodings * volume / instance.packet;
                 }
-                for (device, (memory, operations)) in instance.devices.iter_mut().zip(limits) {
-                    device.memory = memory * 1e6;
-                    device.operations = operations * 1e6 / instance.packet;
-                    device.encodings = operations * 1e3;
-                }
-                let profile = if counted {
-                    let mut shares = shares.into_iter();
-                    let mut pairs = Vec::new();
-                    for p in 0..instance.paths.len() {
-                        let others = instance.paths_of(instance.paths[p].ingress as usize);
-                        // No byte matches twice.
-                        let most = instance.paths[p].volume / others.len() as f64;
-                        for q in others {
-                            let count = shares.next().unwrap() * most / 300.0;
-                            pairs.push((p as u32, q as u32, count, 300.0));
-                        }
+            }
+            for (device, (memory, operations)) in instance.devices.iter_mut().zip(limits) {
+                device.memory = memory * 1e6;
+                device.operations = operations * 1e6 / instance.packet;
+                device.encodings = operations * 1e3;
+            }
+            let profile = if counted {
+                let mut shares = shares.into_iter();
+                let mut pairs = Vec::new();
+                for p in 0..instance.paths.len() {
+                    let others = instance.paths_of(instance.paths[p].ingress as usize);
+                    // No byte matches twice.
+                    let most = instance.paths[p].volume / others.len() as f64;
+                    for q in others {
+                        let count = shares.next().unwrap() * most / 300.0;
+                        pairs.push((p as u32, q as u32, count, 300.0));
                     }
-                    pairs.retain(|pair| pair.2 > 0.0);
-                    measured(&pairs)
-                } else {
-                    let (gamma, intrapop, intrapath) = synthetic;
-                    Profile::Synthetic(Synthetic {
-                        gamma,
-                        intrapop,
-                        intrapath,
-                        length: 400.0,
-                        ingresses: BTreeMap::new(),
-                    })
-                };
-                instance.with_profile(profile).unwrap()
-            },
-        )
+                }
+                pairs.retain(|pair| pair.2 > 0.0);
+                measured(&pairs)
+            } else {
+                let (gamma, intrapop, intrapath) = synthetic;
+                Profile::Synthetic(Synthetic {
+                    gamma,
+                    intrapop,
+                    intrapath,
+                    length: 400.0,
+                    ingresses: BTreeMap::new(),
+                })
+            };
+            instance.with_profile(profile).unwrap()
+        },
+    )
 }
 
 /// The way through a tree given by its cables (parent, child).

@@ -232,7 +232,7 @@ pub(super) fn document(
             .iter()
             .zip(&instance.ingresses)
             .map(|(found, ingress)| IngressLine {
-                node: label(ingress.node),
+                node: scenario::of_slice(label(ingress.node), ingress.slice),
                 packets: found.packets,
                 reduction: found.footprint.reduction(),
                 expected: found.expected,

@@ -111,7 +111,10 @@ pub struct FromCapture<'a> {
     instance: &'a Instance,
     ingresses: Ingresses,
     places: Places,
-    paths: HashMap<(NodeId, NodeId), u32>,
+    /// Paths from an ingress node, of a slice, to an egress.
+    paths: HashMap<(NodeId, u16, NodeId), u32>,
+    /// Slices of each ingress node, with sums of volume up to each.
+    slices: HashMap<NodeId, Vec<(u16, f64)>>,
     scale: TimeScale,
     /// Time of the first packet in the capture.
     first: Option<Nanos>,
@@ -129,6 +132,8 @@ enum Places {
 
 /// Largest payload in bytes: that of IP.
 const MAX_PAYLOAD: usize = 65_535;
+/// So that slices do not follow from egresses, which a hash of an address may choose, too.
+const OF_SLICES: u64 = 0x0051_1ce5;
 /// Names that an error lists.
 const NAMES_SHOWN: usize = 5;
 
@@ -181,14 +186,25 @@ impl<'a> FromCapture<'a> {
             .iter()
             .zip(0..)
             .map(|(path, number)| {
-                ((instance.ingresses[path.ingress as usize].node, path.egress), number)
+                let ingress = &instance.ingresses[path.ingress as usize];
+                ((ingress.node, ingress.slice, path.egress), number)
             })
             .collect();
+        let slices = instance.stores().map(|slices| {
+            let slices = &instance.ingresses[slices];
+            let sums = slices.iter().scan(0.0, |sum, slice| {
+                *sum += slice.volume;
+                Some((slice.slice, *sum))
+            });
+            (slices[0].node, sums.collect())
+        });
+        let slices = slices.collect();
         Ok(Self {
             instance,
             ingresses,
             places,
             paths,
+            slices,
             scale,
             first: None,
             last: 0,
@@ -221,7 +237,8 @@ impl<'a> FromCapture<'a> {
             self.mapped.own_pop += 1;
             return None;
         }
-        let Some(&path) = self.paths.get(&(from, to)) else {
+        let slice = self.slice(from, packet.source);
+        let Some(&path) = self.paths.get(&(from, slice, to)) else {
             self.mapped.no_path += 1;
             return None;
         };
@@ -238,6 +255,19 @@ impl<'a> FromCapture<'a> {
             header_bytes,
             payload: packet.payload.into(),
         })
+    }
+
+    /// The slice that traffic of an address takes: of several, one that a hash of its IPv4 /24 or
+    /// IPv6 /48 chooses in proportion to their volumes, so that a network's traffic stays together.
+    fn slice(&self, ingress: NodeId, source: IpAddr) -> u16 {
+        let slices = match self.slices.get(&ingress).map(Vec::as_slice) {
+            Some([only]) => return only.0,
+            Some(slices) => slices,
+            None => return 0,
+        };
+        let chosen = unit(mix(hash(network(source)) ^ OF_SLICES)) * slices[slices.len() - 1].1;
+        let at = slices.partition_point(|&(_, sum)| sum <= chosen);
+        slices[at.min(slices.len() - 1)].0
     }
 
     /// How packets were mapped so far.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use crate::{LinkId, PathId};
+use crate::{LinkId, PathId, network::Link};
 
 #[test]
 fn the_documents_in_the_documentation_are_these() {
@@ -293,6 +293,60 @@ fn ids_stay_with_their_paths() {
         message(Transition::new(Arc::new(old), Arc::new(stranger)))
             .contains("path 0 is not the same in both plans")
     );
+}
+
+/// Two trees from I to R4, of 10^9 bytes each, with shares of 0.5 at R4.
+#[test]
+fn slices_have_manifests_of_their_own_and_one_store() {
+    let (example, _) = example();
+    let mut network = example.network.clone();
+    let link = |from, to| Link { from: NodeId(from), to: NodeId(to), ..network.links[0] };
+    network.links.push(link(0, 4));
+    let route = |slice, links: &[u32]| Route {
+        from: NodeId(0),
+        to: NodeId(4),
+        slice,
+        links: links.iter().copied().map(LinkId).collect(),
+        volume: 1e9,
+    };
+    let routes = vec![route(0, &[0, 3]), route(1, &[4])];
+    let provision = Provision::default();
+    let build = |routes| {
+        Instance::new(network.clone(), routes, &provision, &Placement::Links, profile()).unwrap()
+    };
+    let mut instance = build(routes.clone());
+    let solution = Solution::given(vec![0.0, 0.5, 0.5]);
+    let plan = Plan::new(&instance, &solution, &Options::default()).unwrap();
+    validate(&plan, &instance).unwrap();
+    let text = plan.to_json();
+    assert!(text.contains(r#"{"name":"I","memory":3000000000},{"name":"I","slice":1,"memory""#));
+    assert_eq!(Plan::from_json(&text).unwrap(), plan);
+    let manifests = plan.ingress_manifests();
+    assert_eq!([manifests[0].slice(), manifests[1].slice()], [0, 1]);
+    assert_eq!(IngressManifest::from_json(&manifests[1].to_json()).unwrap(), manifests[1]);
+    assert_eq!(manifests[0].overlap(PathId(0), PathId(1)), 0);
+
+    // Either slice would fit into this store, both do not.
+    let small = text.replace(r#""memory":3000000000"#, r#""memory":900000000"#);
+    assert!(message(Plan::from_json(&small)).contains("the buckets of I take 1000000000 bytes"));
+    let twins = text.replace(r#","slice":1"#, "");
+    assert!(message(Plan::from_json(&twins)).contains("two ingresses have the name \"I\""));
+    for ingress in &mut instance.ingresses {
+        ingress.memory = 9e8;
+    }
+    assert!(message(validate(&plan, &instance)).contains("the buckets of I take"));
+    let full = message(Plan::new(&instance, &solution, &Options::default()));
+    assert!(full.contains("cache 1000000000 bytes, but it has room for 900000000"), "{full}");
+
+    // The paths change slices: they are other paths then.
+    let swapped = build(vec![route(1, &[0, 3]), route(0, &[4])]);
+    let answer = Solution::given(vec![0.5, 0.0, 0.5]);
+    let next = Plan::after(&plan, &swapped, &answer, &Options::default()).unwrap();
+    assert_eq!(next.paths().iter().map(|path| path.id.0).collect::<Vec<_>>(), [2, 3]);
+    assert!(diff(&plan, &next).to_string().contains("I (slice 1) -> R4"));
+    let change = Transition::new(Arc::new(plan), Arc::new(next)).unwrap();
+    let spare = Spare { old: 1_000_000_000, new: 1_000_000_000, both: 2_000_000_000 };
+    assert_eq!(change.ingress_spare(), [spare; 2]);
 }
 
 #[test]
