@@ -8,10 +8,9 @@ use crate::bench::rivals::{Gzip, Zstd};
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, rate};
-use crate::terminal::Page;
 use crate::{progress, setup, stdout, terminal};
 use oncewire_net::loopback::Loopback;
-use oncewire_report::{Cell, Table, TableView, Unit, format};
+use oncewire_report::{Cell, Report, Section, Table, TableView, Unit, format};
 use oncewire_session::Opening;
 use serde::Serialize;
 use std::fs::File;
@@ -153,12 +152,10 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     if args.json {
         return stdout::json(&Document { transfers, verified: true, log_bytes: log });
     }
-    terminal::print("--json", |page| show(page, &transfers, log))
+    terminal::print("--json", |page| page.answer(&report(&transfers, log)))
 }
 
-fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) -> io::Result<()> {
-    page.wrapped("", "Three clients and a server at two sites; one tunnel for all connections.")?;
-    page.line("")?;
+fn report(transfers: &[Transfer], log: u64) -> Report {
     let saved =
         |wire, whole| if whole == 0 { Cell::None } else { stdout::savings(wire, whole).into() };
     let columns = [
@@ -194,27 +191,27 @@ fn show<W: io::Write>(page: &mut Page<'_, W>, transfers: &[Transfer], log: u64) 
         wire.into(),
         saved(wire, whole),
     ]);
-    page.view(&TableView::complete(Table::new("transfers", "", &columns, rows)))?;
-    page.line("")?;
-    page.wrapped(
-        "",
-        &format!(
-            "Others need {} (ssh -C) or {} (zstd -3 for each transfer). zstd --long remembers earlier files, too, but only within one stream, \
-             which independent connections cannot share, and it finds little in compressed files.",
-            format::bytes(sum(|transfer| transfer.others.ssh_bytes)),
-            format::bytes(sum(|transfer| transfer.others.zstd_bytes)),
-        ),
-    )?;
+    let table = TableView::complete(Table::new("transfers", "", &columns, rows));
     let time = Duration::from_secs_f64(transfers.iter().map(|transfer| transfer.seconds).sum());
-    page.wrapped(
-        "",
-        &format!(
-            "Oncewire's bytes include TLS, HTTP headers and acknowledgments of both ways, the others' none. Each direction keeps up to {} of \
-             history. Moved at {}; every byte was compared.",
-            binary(log),
-            rate(whole, time)
-        ),
-    )
+    let sections = vec![
+        Section::new("about", "About")
+            .text("Three clients and a server at two sites; one tunnel for all connections."),
+        Section::new("transfers", "Transfers").table(table),
+        Section::new("notes", "Notes")
+            .text(format!(
+                "Others need {} (ssh -C) or {} (zstd -3 for each transfer). zstd --long remembers earlier files, too, but only within one stream, \
+                 which independent connections cannot share, and it finds little in compressed files.",
+                format::bytes(sum(|transfer| transfer.others.ssh_bytes)),
+                format::bytes(sum(|transfer| transfer.others.zstd_bytes)),
+            ))
+            .text(format!(
+                "Oncewire's bytes include TLS, HTTP headers and acknowledgments of both ways, the others' none. Each direction keeps up to {} of \
+                 history. Moved at {}; every byte was compared.",
+                binary(log),
+                rate(whole, time)
+            )),
+    ];
+    Report { kind: "Demo", title: "transfers".into(), sections, ..Report::default() }
 }
 
 /// Bytes and time of a transfer.
@@ -448,7 +445,7 @@ impl Rivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::columns;
+    use crate::terminal::{Page, columns};
 
     #[test]
     fn every_version_is_fetched_and_both_directions_are_used() {
@@ -511,7 +508,7 @@ mod tests {
         ];
         for width in [80, 97, 120] {
             let mut out = Vec::new();
-            show(&mut Page::new(&mut out, width, false), &transfers, 96_700_000).unwrap();
+            Page::new(&mut out, width, false).answer(&report(&transfers, 96_700_000)).unwrap();
             let text = String::from_utf8(out).unwrap();
             for line in text.lines() {
                 assert!(columns(line) <= width, "{width}: {line}");

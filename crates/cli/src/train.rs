@@ -3,19 +3,17 @@
 use crate::args::TrainArgs;
 use crate::bench::read_all;
 use crate::failure::{Failure, Outcome};
-use crate::format::{MISSING, count_of};
+use crate::format::count_of;
 use crate::output::{Destination, Outputs, is_standard};
-use crate::quantity::{bytes, savings};
+use crate::quantity::bytes;
 use crate::setup::config_failure;
-use crate::terminal::{Grid, Page};
 use crate::{progress, stdout, terminal};
 use oncewire_codec::ByteSet;
 use oncewire_family::SamplerKind;
 use oncewire_family::train::{Trained, Training, TrainingStep};
-use oncewire_report::Unit;
+use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
 use serde::Serialize;
 use std::fmt::Write;
-use std::io;
 use std::path::PathBuf;
 
 /// The results of one table.
@@ -111,7 +109,8 @@ pub(crate) fn run(args: &TrainArgs) -> Outcome {
         })
     } else {
         let (training, test) = (data.len() as u64, test.map(|test| test.len() as u64));
-        terminal::print("--json", |page| show(page, &trained, &tables, training, test, args))
+        let report = report(&trained, &tables, training, test, args);
+        terminal::print("--json", |page| page.answer(&report))
     }
 }
 
@@ -198,14 +197,13 @@ fn shown(byte: u8) -> String {
     }
 }
 
-fn show<W: io::Write>(
-    page: &mut Page<'_, W>,
+fn report(
     trained: &Trained,
     rows: &[Row],
     training: u64,
     test: Option<u64>,
     args: &TrainArgs,
-) -> io::Result<()> {
+) -> Report {
     let list = |kept| {
         let steps = trained
             .steps
@@ -216,16 +214,13 @@ fn show<W: io::Write>(
         if steps.is_empty() { "none".into() } else { steps.join(" ") }
     };
     let share = trained.redundant_bytes as f64 * 100.0 / training as f64;
-    page.wrapped(
-        "",
-        &format!(
+    let about = Section::new("about", "About")
+        .text(format!(
             "{} of training data, of which MAXP finds {share:.1} % redundant.",
             bytes(training)
-        ),
-    )?;
-    page.wrapped("", &format!("Marker bytes, most frequent first: {}.", list(true)))?;
-    page.wrapped("", &format!("Tried without gain: {}.", list(false)))?;
-    page.line("")?;
+        ))
+        .text(format!("Marker bytes, most frequent first: {}.", list(true)))
+        .text(format!("Tried without gain: {}.", list(false)));
     let mut columns = vec![
         ("table", Unit::Text),
         ("entries", Unit::Count),
@@ -235,37 +230,33 @@ fn show<W: io::Write>(
     if test.is_some() {
         columns.extend([("test data", Unit::Bytes), ("saved", Unit::Share)]);
     }
-    let mut grid = Grid::new(columns);
-    for row in rows {
+    let cells = |row: &Row| -> Vec<Cell> {
         let mut cells = vec![
-            row.table.clone(),
-            row.entries.map_or_else(|| MISSING.to_string(), |entries| entries.to_string()),
-            count_of(row.training_wire_bytes),
-            savings(row.training_wire_bytes, training),
+            row.table.clone().into(),
+            row.entries.map(|entries| entries as u64).into(),
+            count_of(row.training_wire_bytes).into(),
+            row.training_savings.into(),
         ];
-        if let (Some(wire), Some(test)) = (row.test_wire_bytes, test) {
-            cells.extend([count_of(wire), savings(wire, test)]);
+        if let (Some(wire), Some(savings)) = (row.test_wire_bytes, row.test_savings) {
+            cells.extend([count_of(wire).into(), savings.into()]);
         }
-        grid.row(cells);
-    }
-    page.grid(grid)?;
-    page.line("")?;
-    page.wrapped(
-        "",
-        &format!(
+        cells
+    };
+    let table = Table::new("tables", "", &columns, rows.iter().map(cells).collect());
+    let notes = Section::new("notes", "Notes")
+        .text(format!(
             "Bytes of frames without an entropy stage, p = {}, w = {}.",
             args.period, args.window
-        ),
-    )?;
-    page.wrapped(
-        "",
-        &match &args.output {
+        ))
+        .text(match &args.output {
             Some(output) => {
                 format!("Written to {0}; use it with --sampler samplebyte:{0}", output.display())
             }
             None => "The table was not saved; use -o FILE to save it.".into(),
-        },
-    )
+        });
+    let tables = Section::new("tables", "Tables").table(TableView::complete(table));
+    let sections = vec![about, tables, notes];
+    Report { kind: "Training", title: "SAMPLEBYTE".into(), sections, ..Report::default() }
 }
 
 #[cfg(test)]

@@ -84,6 +84,18 @@ impl Section {
         self
     }
 
+    /// The section with a paragraph.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Section {
+        self.with(Block::Text(text.into()))
+    }
+
+    /// The section with a table.
+    #[must_use]
+    pub fn table(self, table: impl Into<TableView>) -> Section {
+        self.with(Block::Table(table.into()))
+    }
+
     /// The section for browsers only.
     #[must_use]
     pub fn in_full(self) -> Section {
@@ -134,6 +146,12 @@ impl TableView {
     /// A table of which a terminal shows all rows.
     pub fn complete(table: Table) -> TableView {
         TableView { rows: Some(usize::MAX), ..table.into() }
+    }
+
+    /// The table with this many last columns that a narrow terminal leaves out.
+    #[must_use]
+    pub fn optional(self, optional: usize) -> TableView {
+        TableView { optional, ..self }
     }
 }
 

@@ -72,7 +72,8 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     if args.json {
         stdout::json(&output::Document { setting, bounds, figures })
     } else {
-        terminal::print("--csv", |page| output::show(page, &setting, &bounds, &figures))
+        let report = output::report(&setting, &bounds, &figures);
+        terminal::print("--csv", |page| page.answer(&report))
     }
 }
 

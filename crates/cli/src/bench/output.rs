@@ -5,8 +5,7 @@ use super::{Figures, Setting, Time};
 use crate::format::count_of;
 use crate::quantity::{binary, bytes};
 use crate::stdout;
-use crate::terminal::Page;
-use oncewire_report::{Cell, Table, TableView, Unit};
+use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
 use serde::Serialize;
 use std::io;
 
@@ -42,171 +41,219 @@ fn speeds(times: &[Time], total: u64, clock: Clock) -> (f64, f64) {
     (rate(seconds.get(seconds.len() / 2)), rate(seconds.first()))
 }
 
-/// Writes the figures: bytes and speed of all candidates, then details of our codec.
-pub(super) fn show<W: io::Write>(
-    page: &mut Page<'_, W>,
-    setting: &Setting,
-    bounds: &[Bound],
-    figures: &[Figures],
-) -> io::Result<()> {
-    let files = match &setting.files[..] {
+/// The figures: bytes and speed of all candidates, then details of our codec.
+pub(super) fn report(setting: &Setting, bounds: &[Bound], figures: &[Figures]) -> Report {
+    let rows = Rows::new(setting, bounds, figures);
+    let mut sections =
+        vec![about(setting, &rows), rows.results(bounds, figures), rows.details(bounds, figures)];
+    sections.extend(bounds.iter().map(optimal));
+    sections.retain(|section| !section.blocks.is_empty());
+    // Below what comes last.
+    if let Some(last) = sections.pop() {
+        sections.push(caches(setting, figures, last));
+    }
+    Report { kind: "Bench", title: files(setting), sections, ..Report::default() }
+}
+
+fn files(setting: &Setting) -> String {
+    match &setting.files[..] {
         [one] => one.clone(),
         many => format!("{} files", many.len()),
-    };
-    let size = |block: usize| {
-        if block.is_multiple_of(1024) { binary(block as u64) } else { count_of(block as u64) }
-    };
-    let mut blocks: Vec<usize> = figures.iter().map(|figure| figure.block_bytes).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
-    let block = match &blocks[..] {
+    }
+}
+
+/// The size of a block.
+fn size(block: usize) -> String {
+    if block.is_multiple_of(1024) { binary(block as u64) } else { count_of(block as u64) }
+}
+
+fn about(setting: &Setting, rows: &Rows<'_>) -> Section {
+    let block = match &rows.blocks[..] {
         [one] => format!(", blocks of {}", size(*one)),
         _ => String::new(),
     };
-    let (processor, kernels) = (&setting.processor, setting.kernels);
-    page.wrapped(
-        "",
-        &format!(
-            "{files}, {} in memory{block}, on {processor} ({kernels} kernels)",
-            bytes(setting.bytes)
-        ),
-    )?;
-    page.line("")?;
+    Section::new("about", "About").text(format!(
+        "{}, {} in memory{block}, on {} ({} kernels)",
+        files(setting),
+        bytes(setting.bytes),
+        setting.processor,
+        setting.kernels
+    ))
+}
 
-    // Columns that distinguish rows of one name, if there are several.
-    let (by_block, by_pass, by_bound) = (blocks.len() > 1, setting.passes > 1, !bounds.is_empty());
-    let name = |name: &str, block: usize, number: usize| {
-        let mut cells: Vec<Cell> = vec![if number == 0 { name } else { "" }.into()];
-        cells.extend(by_block.then(|| Cell::Text(size(block))));
-        cells.extend(by_pass.then_some(Cell::Count(number as u64 + 1)));
-        cells
-    };
-    let mut names = vec![("", Unit::Text)];
-    names.extend(by_block.then_some(("block", Unit::Bytes)));
-    names.extend(by_pass.then_some(("pass", Unit::Count)));
-    let mut columns = names.clone();
-    columns.extend([("bytes", Unit::Count), ("saved", Unit::Share)]);
-    columns.extend(by_bound.then_some(("of optimal", Unit::Share)));
-    columns.extend([("encode MB/s", Unit::Number), ("decode MB/s", Unit::Number)]);
-    let required = columns.len();
-    columns.extend([
-        ("memory", Unit::Bytes),
-        ("encode wall MB/s", Unit::Number),
-        ("encode best MB/s", Unit::Number),
-        ("decode best MB/s", Unit::Number),
-    ]);
-    let optional = columns.len() - required;
-    let mut sent: Vec<Vec<Cell>> = Vec::new();
-    names.extend([
-        ("matches", Unit::Count),
-        ("mean bytes", Unit::Number),
-        ("bytes per fingerprint", Unit::Number),
-        ("encoder memory", Unit::Bytes),
-    ]);
-    let mut found: Vec<Vec<Cell>> = Vec::new();
+/// Makes rows of tables. Those of one name are distinguished by columns of their own, where there
+/// are several.
+struct Rows<'a> {
+    setting: &'a Setting,
+    /// Sizes of blocks, ascending.
+    blocks: Vec<usize>,
+    by_block: bool,
+    by_pass: bool,
+    by_bound: bool,
+}
 
-    let saved = |wire| {
-        if setting.bytes == 0 { Cell::None } else { stdout::savings(wire, setting.bytes).into() }
-    };
-    let mega = |rate: f64| {
-        Cell::from(Some(rate).filter(|rate| *rate > 0.0).map(|rate| (rate / 1e6).round()))
-    };
-    let memory =
-        |bytes: usize| if bytes == 0 { Cell::None } else { Cell::Text(binary(bytes as u64)) };
-    for bound in bounds {
-        let title = format!("optimal w={}, {} bytes a match", bound.window, bound.pointer_bytes);
-        for (number, pass) in bound.passes.iter().enumerate() {
-            let name = name(&title, bound.block_bytes, number);
-            let speed = mega(setting.bytes as f64 / pass.time.cpu_seconds.max(1e-9));
-            let wire = pass.wire_bytes;
-            let mut cells = name.clone();
-            cells.extend([
-                wire.into(),
-                saved(wire),
-                1.0.into(),
-                speed,
-                Cell::None,
-                memory(bound.memory_bytes),
-            ]);
-            cells.extend([Cell::None, Cell::None, Cell::None]);
-            sent.push(cells);
-            found.push(
-                [name, vec![pass.runs.into(), Cell::None, 1.0.into(), memory(bound.memory_bytes)]]
-                    .concat(),
-            );
-        }
+/// Bytes per second as a cell.
+fn mega(rate: f64) -> Cell {
+    Cell::from(Some(rate).filter(|rate| *rate > 0.0).map(|rate| (rate / 1e6).round()))
+}
+
+fn memory(bytes: usize) -> Cell {
+    if bytes == 0 { Cell::None } else { Cell::Text(binary(bytes as u64)) }
+}
+
+impl<'a> Rows<'a> {
+    fn new(setting: &'a Setting, bounds: &[Bound], figures: &[Figures]) -> Rows<'a> {
+        let mut blocks: Vec<usize> = figures.iter().map(|figure| figure.block_bytes).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let (by_block, by_pass) = (blocks.len() > 1, setting.passes > 1);
+        Rows { setting, blocks, by_block, by_pass, by_bound: !bounds.is_empty() }
     }
-    for figure in figures {
-        for (number, pass) in figure.passes.iter().enumerate() {
-            let name = name(&figure.name, figure.block_bytes, number);
-            let (encode, encode_best) = speeds(&pass.encode, setting.bytes, Clock::Cpu);
-            let (wall, _) = speeds(&pass.encode, setting.bytes, Clock::Wall);
-            let (decode, decode_best) = speeds(&pass.decode, setting.bytes, Clock::Cpu);
-            let mut cells = name.clone();
-            cells.extend([pass.wire_bytes.into(), saved(pass.wire_bytes)]);
-            cells.extend(by_bound.then(|| Cell::from(pass.share_of_optimal)));
-            cells.extend([mega(encode), mega(decode), memory(figure.encoder_memory_bytes)]);
-            cells.extend([wall, encode_best, decode_best].map(mega));
-            sent.push(cells);
-            if let Some(details) = &pass.details {
-                let cells = vec![
+
+    /// The first columns of every table.
+    fn names(&self) -> Vec<(&'static str, Unit)> {
+        let mut names = vec![("", Unit::Text)];
+        names.extend(self.by_block.then_some(("block", Unit::Bytes)));
+        names.extend(self.by_pass.then_some(("pass", Unit::Count)));
+        names
+    }
+
+    /// The cells of these columns, for a pass.
+    fn name(&self, name: &str, block: usize, number: usize) -> Vec<Cell> {
+        let mut cells: Vec<Cell> = vec![if number == 0 { name } else { "" }.into()];
+        cells.extend(self.by_block.then(|| Cell::Text(size(block))));
+        cells.extend(self.by_pass.then_some(Cell::Count(number as u64 + 1)));
+        cells
+    }
+
+    fn bound_name(&self, bound: &Bound, number: usize) -> Vec<Cell> {
+        let title = format!("optimal w={}, {} bytes a match", bound.window, bound.pointer_bytes);
+        self.name(&title, bound.block_bytes, number)
+    }
+
+    fn saved(&self, wire: u64) -> Cell {
+        let whole = self.setting.bytes;
+        if whole == 0 { Cell::None } else { stdout::savings(wire, whole).into() }
+    }
+
+    /// Bytes and speed of all candidates.
+    fn results(&self, bounds: &[Bound], figures: &[Figures]) -> Section {
+        let mut columns = self.names();
+        columns.extend([("bytes", Unit::Count), ("saved", Unit::Share)]);
+        columns.extend(self.by_bound.then_some(("of optimal", Unit::Share)));
+        columns.extend([("encode MB/s", Unit::Number), ("decode MB/s", Unit::Number)]);
+        let required = columns.len();
+        columns.extend([
+            ("memory", Unit::Bytes),
+            ("encode wall MB/s", Unit::Number),
+            ("encode best MB/s", Unit::Number),
+            ("decode best MB/s", Unit::Number),
+        ]);
+        let optional = columns.len() - required;
+        let whole = self.setting.bytes;
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for bound in bounds {
+            for (number, pass) in bound.passes.iter().enumerate() {
+                let speed = mega(whole as f64 / pass.time.cpu_seconds.max(1e-9));
+                let (wire, memory) = (pass.wire_bytes, memory(bound.memory_bytes));
+                let mut cells = self.bound_name(bound, number);
+                cells.extend([wire.into(), self.saved(wire), 1.0.into()]);
+                cells.extend([speed, Cell::None, memory, Cell::None, Cell::None, Cell::None]);
+                rows.push(cells);
+            }
+        }
+        for figure in figures {
+            for (number, pass) in figure.passes.iter().enumerate() {
+                let (encode, encode_best) = speeds(&pass.encode, whole, Clock::Cpu);
+                let (wall, _) = speeds(&pass.encode, whole, Clock::Wall);
+                let (decode, decode_best) = speeds(&pass.decode, whole, Clock::Cpu);
+                let mut cells = self.name(&figure.name, figure.block_bytes, number);
+                cells.extend([pass.wire_bytes.into(), self.saved(pass.wire_bytes)]);
+                cells.extend(self.by_bound.then(|| Cell::from(pass.share_of_optimal)));
+                cells.extend([mega(encode), mega(decode), memory(figure.encoder_memory_bytes)]);
+                cells.extend([wall, encode_best, decode_best].map(mega));
+                rows.push(cells);
+            }
+        }
+        let runs = match self.setting.runs {
+            1 => "one run".into(),
+            runs => format!("the median of {runs} interleaved runs"),
+        };
+        let table = TableView::complete(Table::new("figures", "", &columns, rows));
+        Section::new("figures", "Figures").table(table.optional(optional)).text(format!(
+            "bytes: all headers included. MB/s: content per second of one core's CPU time, {runs}."
+        ))
+    }
+
+    /// What our codec and the bounds found. Empty without either.
+    fn details(&self, bounds: &[Bound], figures: &[Figures]) -> Section {
+        let mut columns = self.names();
+        columns.extend([
+            ("matches", Unit::Count),
+            ("mean bytes", Unit::Number),
+            ("bytes per fingerprint", Unit::Number),
+            ("encoder memory", Unit::Bytes),
+        ]);
+        let mut rows: Vec<Vec<Cell>> = Vec::new();
+        for bound in bounds {
+            for (number, pass) in bound.passes.iter().enumerate() {
+                let mut cells = self.bound_name(bound, number);
+                let memory = memory(bound.memory_bytes);
+                cells.extend([pass.runs.into(), Cell::None, 1.0.into(), memory]);
+                rows.push(cells);
+            }
+        }
+        for figure in figures {
+            for (number, pass) in figure.passes.iter().enumerate() {
+                let Some(details) = &pass.details else { continue };
+                let mut cells = self.name(&figure.name, figure.block_bytes, number);
+                cells.extend([
                     details.matches.into(),
                     details.mean_match_bytes.map(f64::round).into(),
                     details.bytes_per_fingerprint.into(),
                     memory(figure.encoder_memory_bytes),
-                ];
-                found.push([name, cells].concat());
+                ]);
+                rows.push(cells);
             }
         }
+        let section = Section::new("details", "Details");
+        if rows.is_empty() {
+            return section;
+        }
+        section.table(TableView::complete(Table::new("details", "", &columns, rows)))
     }
-    let table = Table::new("figures", "", &columns, sent);
-    page.view(&TableView { optional, ..TableView::complete(table) })?;
-    let runs = if setting.runs == 1 {
-        "one run".into()
-    } else {
-        format!("the median of {} interleaved runs", setting.runs)
-    };
-    page.wrapped(
-        "",
-        &format!(
-            "bytes: all headers included. MB/s: content per second of one core's CPU time, {runs}."
-        ),
-    )?;
-    if !found.is_empty() {
-        page.line("")?;
-        page.view(&TableView::complete(Table::new("details", "", &names, found)))?;
-    }
-    for bound in bounds {
-        page.line("")?;
-        page.wrapped(
-            "",
-            &format!(
-                "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window. It reports {:.3} % of the windows of random \
-                 data as known ({:.3} % expected), and so appears to save {:.2} % of it. Its bytes are literals plus {} for each \
-                 match, without headers. It does not bound an entropy stage, or matches that are shorter than a window or cost \
-                 less.",
-                bound.window,
-                binary(bound.block_bytes as u64),
-                if bound.filter == "bloom" { "plain" } else { "counting" },
-                bound.false_positives_per_window * 100.0,
-                bound.expected_false_positives_per_window * 100.0,
-                bound.apparent_savings_of_random_data * 100.0,
-                bound.pointer_bytes,
-            ),
-        )?;
-    }
+}
+
+/// What an optimum is.
+fn optimal(bound: &Bound) -> Section {
+    Section::new("optimal", "Optimal").text(format!(
+        "Optimal (w = {}, blocks of {}): a {} Bloom filter of every window. It reports {:.3} % of the windows of random \
+         data as known ({:.3} % expected), and so appears to save {:.2} % of it. Its bytes are literals plus {} for each \
+         match, without headers. It does not bound an entropy stage, or matches that are shorter than a window or cost \
+         less.",
+        bound.window,
+        binary(bound.block_bytes as u64),
+        if bound.filter == "bloom" { "plain" } else { "counting" },
+        bound.false_positives_per_window * 100.0,
+        bound.expected_false_positives_per_window * 100.0,
+        bound.apparent_savings_of_random_data * 100.0,
+        bound.pointer_bytes,
+    ))
+}
+
+/// The section, and below it, whether each cache holds the data.
+fn caches(setting: &Setting, figures: &[Figures], section: Section) -> Section {
     let mut caches: Vec<u64> = figures.iter().filter_map(|figure| figure.cache_bytes).collect();
     caches.sort_unstable();
     caches.dedup();
-    for cache in caches {
+    caches.into_iter().fold(section, |section, cache| {
         let fits = if setting.bytes <= cache {
             "holds all data"
         } else {
             "smaller than the data: older repeats are missed"
         };
-        page.wrapped("", &format!("Cache: {}, {fits}.", binary(cache)))?;
-    }
-    Ok(())
+        section.text(format!("Cache: {}, {fits}.", binary(cache)))
+    })
 }
 
 /// Name of the file that `--csv` writes.
@@ -315,7 +362,7 @@ mod tests {
     use super::super::bound::BoundPass;
     use super::super::candidate::Details;
     use super::*;
-    use crate::terminal::columns;
+    use crate::terminal::{Page, columns};
 
     /// All columns, with names and numbers as long as possible.
     #[test]
@@ -369,7 +416,8 @@ mod tests {
         for bounds in [&[][..], &[bound]] {
             for width in [80, 97, 120] {
                 let mut out = Vec::new();
-                show(&mut Page::new(&mut out, width, false), &setting, bounds, &figures).unwrap();
+                let report = report(&setting, bounds, &figures);
+                Page::new(&mut out, width, false).answer(&report).unwrap();
                 let text = String::from_utf8(out).unwrap();
                 for line in text.lines() {
                     assert!(columns(line) <= width, "{width}: {line}");

@@ -32,6 +32,23 @@ impl<W: Write> Page<'_, W> {
             .try_for_each(|section| self.section(section))
     }
 
+    /// Writes a short answer: the contents of the sections that are not for browsers only, without
+    /// headings, and an empty line between them. Empty sections are left out.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn answer(&mut self, report: &Report) -> io::Result<()> {
+        let sections = report.sections.iter().filter(|section| section.brief);
+        for (at, section) in sections.filter(|section| !section.blocks.is_empty()).enumerate() {
+            if at > 0 {
+                self.line("")?;
+            }
+            self.content(section)?;
+        }
+        Ok(())
+    }
+
     /// Writes the result: headline, facts and reasons.
     ///
     /// # Errors
