@@ -24,6 +24,7 @@ mod progress;
 mod quantity;
 mod route;
 mod setup;
+mod status;
 mod stdout;
 mod study;
 mod terminal;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         Command::Connect(_) => tunnel::connect(given),
         #[cfg(target_os = "linux")]
         Command::Link(_) => link::run(given),
-        Command::Status(args) => tunnel::status(args),
+        Command::Status(args) => status::run(args),
         Command::CheckConfig(args) => tunnel::check_config(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::stdout;
-pub(crate) use oncewire_report::terminal::{Grid, Page};
+pub(crate) use oncewire_report::terminal::Page;
 #[cfg(test)]
 pub(crate) use oncewire_report::text::columns;
 use std::ffi::OsStr;

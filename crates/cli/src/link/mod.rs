@@ -1,9 +1,5 @@
 //! `oncewire link`.
 
-mod document;
-
-pub(crate) use document::show;
-
 use crate::args::{LinkArgs, MatchName, PeerArgs, Switch, parse_network};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::time;
@@ -33,7 +29,12 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let ready = |status: &LinkStatus| {
         tracing::info!(address = %status.address, device = status.device, mtu = status.mtu, key = %status.key, "started");
     };
-    let ended = daemon::run_link(config, status.as_deref(), document::render, ready);
+    let ended = daemon::run_link(
+        config,
+        status.as_deref(),
+        |status| crate::status::render(status.document()),
+        ready,
+    );
     log.flush();
     ended.map_err(|error| {
         let hint = match &error {

@@ -1,156 +1,89 @@
-//! A link's status, as JSON and as text.
+//! A link's status as a report.
 
 use crate::failure::without_number;
-use crate::format::{self, MISSING, count_of, counted};
-use crate::quantity::{bytes, savings};
-use crate::terminal::{Grid, Page};
-use crate::tunnel;
-use oncewire_net::link::{Drops, LinkStatus, PeerStatus, Traffic};
-use oncewire_report::Unit;
-use oncewire_report::text::sanitize;
-use serde_json::{Map, Value, json};
-use std::io::{self, Write};
+use crate::format::{self, count_of, counted};
+use crate::stdout;
+use oncewire_net::status::{Drops, LinkStatus, PeerStatus, Traffic};
+use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
 
-/// The status as one JSON document.
-pub(super) fn render(status: &LinkStatus) -> String {
-    let connected = status.peers.iter().filter(|peer| peer.connection.is_some()).count();
-    let document = json!({
-        "format": tunnel::STATUS_FORMAT,
-        "role": "link",
-        "version": status.version,
-        "public_key": status.key,
-        "uptime_seconds": status.uptime.as_secs_f64(),
-        "address": status.address,
-        "device": status.device,
-        "mtu_bytes": status.mtu,
-        "up": connected == status.peers.len(),
-        "peers_connected": connected,
-        "refused_handshakes": status.refused_handshakes,
-        "last_refused_handshake": status.last_refused,
-        "address_checks": status.retries,
-        "sent": sent(&status.traffic),
-        "received": received(&status.traffic),
-        "dropped": drops(&status.drops),
-        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
-    });
-    format!("{document:#}\n")
-}
-
-fn peer(peer: &PeerStatus) -> Value {
-    let connection = peer.connection.as_ref();
-    json!({
-        "public_key": peer.key,
-        "name": peer.name,
-        "configured_address": peer.configured_address,
-        "up": connection.is_some(),
-        "address": connection.map(|connection| &connection.address),
-        "cipher": connection.map(|connection| &connection.cipher),
-        "rtt_us": connection.map(|connection| connection.rtt.as_micros() as u64),
-        "key_age_seconds": connection.map(|connection| connection.key_age.as_secs_f64()),
-        "last_failure": peer.last_failure,
-        "allowed": peer.allowed,
-        "sent": sent(&peer.traffic),
-        "received": received(&peer.traffic),
-        "dropped": drops(&peer.drops),
-    })
-}
-
-fn sent(traffic: &Traffic) -> Value {
-    let sent = traffic.sent;
-    json!({
-        "packets": sent.packets,
-        "packet_bytes": sent.inner_bytes,
-        "datagrams": sent.datagrams,
-        "datagram_bytes": sent.bytes,
-        "acknowledged_datagrams": sent.delivered,
-        "lost_datagrams": sent.lost,
-        "logged_bytes": sent.logged_bytes,
-        "bypassed_bytes": sent.bypassed_bytes,
-        "frame_bytes": sent.frame_bytes,
-        "header_bytes": sent.header_bytes,
-        "coded_header_bytes": sent.section_bytes,
-        "rejected_frames": sent.rejected,
-        "repaired_frames": sent.repaired,
-        "logs_begun": sent.logs,
-    })
-}
-
-fn received(traffic: &Traffic) -> Value {
-    let received = traffic.received;
-    json!({
-        "packets": received.packets,
-        "packet_bytes": received.inner_bytes,
-        "datagrams": received.datagrams,
-        "datagram_bytes": received.bytes,
-        "forged_datagrams": traffic.forged,
-        "waited_frames": received.waited,
-        "rejected_frames": received.rejected,
-        "stale_frames": received.stale,
-        "missing_headers": received.missing_headers,
-        "given_up_pieces": received.given_up,
-    })
-}
-
-fn drops(drops: &Drops) -> Map<String, Value> {
-    drops.list().into_iter().map(|(name, count)| (name.into(), count.into())).collect()
-}
+type Count = fn(&Traffic, &Drops) -> u64;
 
 /// What each reason for a drop means: of what, and why.
-const DROPS: [(&str, &str, &str); 16] = [
-    ("link_down", "packet", "dropped while the peer was not connected"),
+const DROPS: [(Count, &str, &str); 16] = [
+    (|_, drops| drops.link_down, "packet", "dropped while the peer was not connected"),
     (
-        "own_traffic",
+        |_, drops| drops.own_traffic,
         "datagram",
         "of this link, routed into its device and dropped there: add a route to the peer's address beside the device",
     ),
-    ("too_large", "packet", "larger than the device's MTU"),
-    ("destination_not_allowed", "packet", "to networks that are behind no peer (--allowed)"),
-    ("source_not_allowed", "packet", "with a source that is not behind the peer (--allowed)"),
-    ("queue", "packet", "from the queue of --rate, so that others wait less"),
-    ("congestion", "packet", "that met congestion, whose senders understand no marks (ECN)"),
-    ("malformed", "packet", "of invalid form"),
-    ("replayed", "datagram", "repeated or very old"),
-    ("forged_datagrams", "datagram", "not sealed by the peer"),
-    ("unknown_index", "datagram", "under keys that are not in force, such as after a restart"),
-    ("foreign", "datagram", "of another protocol"),
-    ("violations", "datagram", "breaking the format: are both ends of one version?"),
-    ("keys_used_up", "datagram", "dropped because the keys are used up: renewals fail"),
-    ("not_sent", "datagram", "refused by the system: is the path's MTU smaller?"),
-    ("not_delivered", "packet", "refused by the device"),
+    (|_, drops| drops.too_large, "packet", "larger than the device's MTU"),
+    (
+        |_, drops| drops.destination_not_allowed,
+        "packet",
+        "to networks that are behind no peer (--allowed)",
+    ),
+    (
+        |_, drops| drops.source_not_allowed,
+        "packet",
+        "with a source that is not behind the peer (--allowed)",
+    ),
+    (|_, drops| drops.queue, "packet", "from the queue of --rate, so that others wait less"),
+    (
+        |_, drops| drops.congestion,
+        "packet",
+        "that met congestion, whose senders understand no marks (ECN)",
+    ),
+    (|_, drops| drops.malformed, "packet", "of invalid form"),
+    (|_, drops| drops.replayed, "datagram", "repeated or very old"),
+    (|traffic, _| traffic.forged, "datagram", "not sealed by the peer"),
+    (
+        |_, drops| drops.unknown_index,
+        "datagram",
+        "under keys that are not in force, such as after a restart",
+    ),
+    (|_, drops| drops.foreign, "datagram", "of another protocol"),
+    (|_, drops| drops.violations, "datagram", "breaking the format: are both ends of one version?"),
+    (
+        |_, drops| drops.keys_used_up,
+        "datagram",
+        "dropped because the keys are used up: renewals fail",
+    ),
+    (|_, drops| drops.not_sent, "datagram", "refused by the system: is the path's MTU smaller?"),
+    (|_, drops| drops.not_delivered, "packet", "refused by the device"),
 ];
 
 /// Bytes of packets below which the share of saved bytes says nothing: acknowledgments and the
 /// link's own bytes outweigh them.
 const LITTLE: u64 = 64 << 10;
 
-/// Prints a [`render`]ed status as text.
-pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Result<()> {
-    let number = |value: &Value| value.as_u64().unwrap_or(0);
-    // Some strings come from peers and strangers.
-    let string = |value: &Value| sanitize(value.as_str().unwrap_or("-")).into_owned();
-    let seconds = |value: &Value| format::number(value.as_f64().unwrap_or(0.0), Unit::Seconds);
-    let peers = document["peers"].as_array().cloned().unwrap_or_default();
-    page.wrapped(
-        "",
-        &format!(
+/// The status as people read it. Some text in it comes from peers and strangers.
+pub(super) fn report(status: &LinkStatus) -> Report {
+    let about = Section::new("about", "About")
+        .text(format!(
             "link {}, device {} with an MTU of {} bytes, UDP {}",
-            string(&document["version"]),
-            string(&document["device"]),
-            count_of(number(&document["mtu_bytes"])),
-            string(&document["address"]),
-        ),
-    )?;
-    page.wrapped("", &format!("key {}", string(&document["public_key"])))?;
-    page.wrapped(
-        "",
-        &format!(
+            status.version,
+            status.device,
+            count_of(status.mtu.into()),
+            status.address,
+        ))
+        .text(format!("key {}", status.key))
+        .text(format!(
             "up {}, {} of {} connected",
-            seconds(&document["uptime_seconds"]),
-            number(&document["peers_connected"]),
-            counted(peers.len() as u64, "peer"),
-        ),
-    )?;
-    let mut states = Grid::new([
+            format::number(status.uptime.as_secs_f64(), Unit::Seconds),
+            status.connected(),
+            counted(status.peers.len() as u64, "peer"),
+        ));
+    let sections = vec![about, states(&status.peers), traffic(&status.peers), notes(status)];
+    Report { kind: "Status", title: "link".into(), sections, ..Report::default() }
+}
+
+/// What a peer is called: its name, or the beginning of its key.
+fn label(peer: &PeerStatus) -> String {
+    peer.name.clone().unwrap_or_else(|| peer.key.chars().take(11).collect())
+}
+
+fn states(peers: &[PeerStatus]) -> Section {
+    let columns = [
         ("peer", Unit::Text),
         ("state", Unit::Text),
         ("RTT", Unit::Seconds),
@@ -158,9 +91,34 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         ("networks behind it", Unit::Text),
         ("address", Unit::Text),
         ("cipher", Unit::Text),
-    ])
-    .require(4);
-    let mut traffic = Grid::new([
+    ];
+    let row = |peer: &PeerStatus| {
+        let connection = peer.connection.as_ref();
+        let address = connection.map(|connection| &connection.address);
+        let address = address.or(peer.configured_address.as_ref().filter(|_| connection.is_none()));
+        vec![
+            label(peer).into(),
+            if connection.is_some() { "connected" } else { "not connected" }.into(),
+            connection
+                .map(|connection| format!("{:.1} ms", connection.rtt.as_micros() as f64 / 1000.0))
+                .into(),
+            connection.map(|connection| connection.key_age.as_secs_f64()).into(),
+            peer.allowed.join(", ").into(),
+            address.map_or("-", String::as_str).into(),
+            connection.map_or("-", |connection| &connection.cipher).into(),
+        ]
+    };
+    let table = Table::new("peers", "", &columns, peers.iter().map(row).collect());
+    Section::new("peers", "Peers").table(TableView::complete(table).optional(3))
+}
+
+/// Frames that arrived, but lacked content that the path had lost, and were not sent again.
+fn beyond(traffic: &Traffic) -> u64 {
+    traffic.sent.rejected.saturating_sub(traffic.sent.repaired)
+}
+
+fn traffic(peers: &[PeerStatus]) -> Section {
+    let columns = [
         ("peer", Unit::Text),
         ("direction", Unit::Text),
         ("packets", Unit::Count),
@@ -169,111 +127,95 @@ pub(crate) fn show<W: Write>(document: &Value, page: &mut Page<'_, W>) -> io::Re
         ("saved", Unit::Share),
         ("path loss", Unit::Share),
         ("beyond", Unit::Share),
-    ]);
-    let mut notes = Vec::new();
-    let name = |peer: &Value| {
-        let key: String = string(&peer["public_key"]).chars().take(11).collect();
-        peer["name"].as_str().map_or(key, |name| sanitize(name).into_owned())
-    };
-    for peer in &peers {
-        let networks: Vec<String> =
-            peer["allowed"].as_array().into_iter().flatten().map(string).collect();
-        let is_up = peer["up"] == true;
-        let address = if is_up { &peer["address"] } else { &peer["configured_address"] };
-        states.row([
-            name(peer),
-            if is_up { "connected" } else { "not connected" }.into(),
-            if is_up {
-                format!("{:.1} ms", number(&peer["rtt_us"]) as f64 / 1000.0)
-            } else {
-                MISSING.into()
-            },
-            if is_up { seconds(&peer["key_age_seconds"]) } else { MISSING.into() },
-            networks.join(", "),
-            string(address),
-            string(&peer["cipher"]),
-        ]);
-        if let Some(why) = peer["last_failure"].as_str() {
-            let why = without_number(&why);
-            notes.push(format!("{}: last failure: {}", name(peer), sanitize(&why)));
-        }
-        let (sent, received) = (&peer["sent"], &peer["received"]);
-        let (arrived, lost) =
-            (number(&sent["acknowledged_datagrams"]), number(&sent["lost_datagrams"]));
-        // Frames that arrived, but lacked content that the path had lost, and were not sent again.
-        let beyond =
-            number(&sent["rejected_frames"]).saturating_sub(number(&sent["repaired_frames"]));
-        if beyond > 0 {
-            notes.push(format!(
-                "{}: {} lost beyond the path's losses, because of content that the path had lost",
-                name(peer),
-                counted(beyond, "frame")
-            ));
-        }
-        let share = |count: u64| match arrived.saturating_add(lost) {
-            0 => MISSING.into(),
-            decided => format!("{:.2} %", 100.0 * count as f64 / decided as f64),
+    ];
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for peer in peers {
+        let Traffic { sent, received, .. } = &peer.traffic;
+        let share = |count: u64| match sent.delivered.saturating_add(sent.lost) {
+            0 => Cell::None,
+            decided => format!("{:.2} %", 100.0 * count as f64 / decided as f64).into(),
         };
-        let of_sent = [share(lost), share(beyond)];
-        let of_received = [MISSING.into(), MISSING.into()];
-        for (direction, way, [loss, beyond]) in
-            [("sent", sent, of_sent), ("received", received, of_received)]
-        {
-            let (whole, wire) = (number(&way["packet_bytes"]), number(&way["datagram_bytes"]));
+        let mut row = |first: String,
+                       direction: &str,
+                       packets: u64,
+                       whole: u64,
+                       wire: u64,
+                       [loss, beyond]: [Cell; 2]| {
             let says_nothing = whole < LITTLE || wire / 2 > whole;
-            traffic.row([
-                if direction == "sent" { name(peer) } else { String::new() },
+            let saved = if says_nothing { Cell::None } else { stdout::savings(wire, whole).into() };
+            rows.push(vec![
+                first.into(),
                 direction.into(),
-                count_of(number(&way["packets"])),
-                bytes(whole),
-                bytes(wire),
-                if says_nothing { MISSING.into() } else { savings(wire, whole) },
+                packets.into(),
+                whole.into(),
+                wire.into(),
+                saved,
                 loss,
                 beyond,
             ]);
+        };
+        let losses = [share(sent.lost), share(beyond(&peer.traffic))];
+        row(label(peer), "sent", sent.packets, sent.inner_bytes, sent.bytes, losses);
+        let (packets, whole, wire) = (received.packets, received.inner_bytes, received.bytes);
+        row(String::new(), "received", packets, whole, wire, [Cell::None, Cell::None]);
+    }
+    let table = Table::new("traffic", "", &columns, rows);
+    Section::new("traffic", "Traffic").table(TableView::complete(table))
+}
+
+/// What stands out: failures and losses of each peer, then drops, then strangers.
+fn notes(status: &LinkStatus) -> Section {
+    let mut section = Section::new("notes", "Notes");
+    for peer in &status.peers {
+        if let Some(why) = &peer.last_failure {
+            section =
+                section.text(format!("{}: last failure: {}", label(peer), without_number(why)));
+        }
+        let beyond = beyond(&peer.traffic);
+        if beyond > 0 {
+            section = section.text(format!(
+                "{}: {} lost beyond the path's losses, because of content that the path had lost",
+                label(peer),
+                counted(beyond, "frame")
+            ));
         }
     }
-    for grid in [states, traffic] {
-        page.line("")?;
-        page.grid(grid)?;
-    }
-    for (key, what, why) in DROPS {
-        let count = |of: &Value| number(&of["dropped"][key]).max(number(&of["received"][key]));
-        let total = count(document);
+    for (count, what, why) in DROPS {
+        let total = count(&status.traffic, &status.drops);
         if total == 0 {
             continue;
         }
-        let by_peer: Vec<String> = peers
-            .iter()
-            .filter(|&peer| count(peer) > 0 && peers.len() > 1)
-            .map(|peer| format!("{} {}", name(peer), count_of(count(peer))))
-            .collect();
-        let by_peer = if by_peer.is_empty() {
-            by_peer.join("")
-        } else {
-            format!(" ({})", by_peer.join(", "))
+        let of_peer = |peer: &PeerStatus| match count(&peer.traffic, &peer.drops) {
+            0 => None,
+            of_peer => Some(format!("{} {}", label(peer), count_of(of_peer))),
         };
-        notes.push(format!("{} {why}{by_peer}", counted(total, what)));
+        let by_peer: Vec<String> = match &status.peers[..] {
+            [_, _, ..] => status.peers.iter().filter_map(of_peer).collect(),
+            _ => Vec::new(),
+        };
+        let by_peer = match by_peer.join(", ") {
+            none if none.is_empty() => none,
+            some => format!(" ({some})"),
+        };
+        section = section.text(format!("{} {why}{by_peer}", counted(total, what)));
     }
-    let refused = number(&document["refused_handshakes"]);
-    if refused > 0 {
-        notes.push(format!(
-            "{} of strangers refused; the last one: {}",
-            counted(refused, "handshake"),
-            sanitize(&without_number(&string(&document["last_refused_handshake"]))),
+    if status.refused_handshakes > 0 {
+        let last = status.last_refused.as_ref().map_or_else(|| "-".into(), without_number);
+        section = section.text(format!(
+            "{} of strangers refused; the last one: {last}",
+            counted(status.refused_handshakes, "handshake"),
         ));
     }
-    if !notes.is_empty() {
-        page.line("")?;
-    }
-    notes.iter().try_for_each(|note| page.wrapped("", note))
+    section
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::columns;
-    use oncewire_net::link::ConnectionStatus;
+    use crate::status::render;
+    use crate::terminal::{Page, columns};
+    use oncewire_net::status::{ConnectionStatus, Document, Metrics as _};
+    use serde_json::Value;
     use std::time::Duration;
 
     fn sample() -> LinkStatus {
@@ -326,9 +268,13 @@ mod tests {
     }
 
     fn text(status: &LinkStatus, width: usize) -> String {
-        let document: Value = serde_json::from_str(&render(status)).unwrap();
+        // As a process writes it and `oncewire status` reads it.
+        let document: Value = serde_json::from_str(&render(status.document())).unwrap();
+        let Document::Link(read) = Document::read(&document).unwrap() else { panic!("a tunnel") };
+        assert_eq!(*read, *status);
         let mut out = Vec::new();
-        show(&document, &mut Page::new(&mut out, width, false).complete_in("--json")).unwrap();
+        let mut page = Page::new(&mut out, width, false).complete_in("--json");
+        page.answer(&report(&read)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -365,15 +311,17 @@ mod tests {
 
     #[test]
     fn every_drop_has_a_text() {
-        for (name, _) in Drops::default().list() {
-            assert!(DROPS.iter().any(|(known, ..)| *known == name), "{name}");
+        for (at, metric) in Drops::METRICS.iter().enumerate() {
+            let one = Drops::from_values((0..Drops::METRICS.len()).map(|nth| u64::from(nth == at)));
+            let shown = |&(count, ..): &(Count, _, _)| count(&Traffic::default(), &one) == 1;
+            assert_eq!(DROPS.iter().filter(|drop| shown(drop)).count(), 1, "{}", metric.name);
         }
     }
 
     /// Programs rely on these keys.
     #[test]
     fn the_document_is_stable() {
-        let document: Value = serde_json::from_str(&render(&sample())).unwrap();
+        let document: Value = serde_json::from_str(&render(sample().document())).unwrap();
         let keys =
             |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
         let top = [

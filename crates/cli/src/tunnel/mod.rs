@@ -1,16 +1,13 @@
-//! `oncewire keygen`, `serve`, `connect`, `status` and `check-config`.
+//! `oncewire keygen`, `serve`, `connect` and `check-config`.
 
 mod config;
-mod document;
 mod file;
 mod log;
 
-pub(crate) use document::FORMAT as STATUS_FORMAT;
-
-use crate::args::{CheckConfigArgs, KeygenArgs, StatusArgs};
-use crate::failure::{Failure, Outcome, note, without_number};
+use crate::args::{CheckConfigArgs, KeygenArgs};
+use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::{binary, size};
-use crate::{stdout, terminal};
+use crate::{status, stdout};
 use clap::ArgMatches;
 use config::Process;
 pub(crate) use file::Options;
@@ -21,11 +18,8 @@ use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
 use oncewire_session::ConfigError;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The directory for sockets of this user's processes, if the system has one.
@@ -123,13 +117,13 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let log = start_log(process.log, process.log_json);
     let ready = |status: &Status| {
         for address in &status.listening {
-            tracing::info!(role = status.role, %address, key = %status.key, "listening");
+            tracing::info!(role = status.role.name(), %address, key = %status.key, "listening");
         }
     };
     let daemon = Daemon {
         status: process.status,
         drain: process.drain,
-        render: document::render,
+        render: |status| status::render(status.document()),
         reload,
         ready: Box::new(ready),
     };
@@ -154,112 +148,4 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
     }
     let warnings: String = warnings.iter().map(|what| format!("warning: {what}\n")).collect();
     stdout::text(&format!("{}: {found}\n{warnings}", args.file.display()))
-}
-
-/// Status sockets of the systemd units in `docs/examples`.
-const UNITS: [&str; 3] = [
-    "/run/oncewire-serve/status.sock",
-    "/run/oncewire-connect/status.sock",
-    "/run/oncewire-link/status.sock",
-];
-/// Timeout for the answer of a running process.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer of a running process, in bytes. A session takes about 4 kB.
-const LONGEST_STATUS: u64 = 1 << 30;
-
-/// The status of the process with this socket.
-fn ask(path: &Path) -> Outcome<serde_json::Value> {
-    let name = path.display();
-    let foreign = |why: &dyn std::fmt::Display| {
-        Failure::failed(format!("{name} is not the status socket of a tunnel: {why}"))
-    };
-    let read = || {
-        let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut text = Vec::new();
-        stream.take(LONGEST_STATUS).read_to_end(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(|error: io::Error| match error.kind() {
-        io::ErrorKind::ConnectionRefused
-            if !path.metadata().is_ok_and(|file| file.file_type().is_socket()) =>
-        {
-            foreign(&"it is not a socket")
-        }
-        io::ErrorKind::ConnectionRefused => Failure::failed(format!(
-            "no process answers on {name}: the one that made this socket has ended"
-        )),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::failed(format!(
-            "the process with the socket {name} did not answer within {} s",
-            PATIENCE.as_secs()
-        )),
-        _ => Failure::io("ask", &name, &error),
-    })?;
-    let document: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|error| foreign(&error))?;
-    match document["format"].as_u64() {
-        Some(document::FORMAT) => Ok(document),
-        Some(other) => Err(Failure::failed(format!(
-            "the process with the socket {name} writes its status in format {other}, but this program reads format {}; use the program of that process",
-            document::FORMAT
-        ))),
-        None => Err(foreign(&"its answer has no format")),
-    }
-}
-
-/// Prints the status of a tunnel or of a link.
-fn show<W: io::Write>(
-    document: &serde_json::Value,
-    page: &mut terminal::Page<'_, W>,
-) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    if document["role"] == "link" {
-        return crate::link::show(document, page);
-    }
-    document::show(document, page)
-}
-
-pub(crate) fn status(args: &StatusArgs) -> Outcome {
-    let sockets = match &args.socket {
-        Some(path) => vec![path.clone()],
-        None => {
-            let own = runtime_dir().into_iter().flat_map(|dir| {
-                ["oncewire-serve.sock", "oncewire-connect.sock", "oncewire-link.sock"]
-                    .map(|name| dir.join(name))
-            });
-            let places: Vec<PathBuf> = own.chain(UNITS.map(PathBuf::from)).collect();
-            let found: Vec<PathBuf> = places.iter().filter(|path| path.exists()).cloned().collect();
-            if found.is_empty() {
-                let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
-                return Err(Failure::failed(format!(
-                    "no running `oncewire serve`, `oncewire connect` or `oncewire link` found at {}; if one has another --status socket, pass --socket PATH",
-                    places.join(", ")
-                )));
-            }
-            found
-        }
-    };
-    let (mut documents, mut failures) = (Vec::new(), Vec::new());
-    for path in &sockets {
-        match ask(path) {
-            Ok(document) => documents.push(document),
-            Err(failure) => failures.push(failure),
-        }
-    }
-    // A socket that a killed process left behind does not hide the process that runs.
-    if documents.is_empty() && !failures.is_empty() {
-        return Err(failures.swap_remove(0));
-    }
-    failures.iter().for_each(|failure| note(&failure.message));
-    if !args.json {
-        return terminal::print("--json", |page| {
-            documents.iter().enumerate().try_for_each(|(at, one)| {
-                if at > 0 {
-                    page.line("")?;
-                }
-                show(one, page)
-            })
-        });
-    }
-    stdout::json(&documents)
 }

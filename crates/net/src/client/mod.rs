@@ -15,7 +15,7 @@ use crate::listener::{Forward, ProxyListener};
 use crate::log_limit::LogLimit;
 use crate::quic;
 use crate::sockets::listen;
-use crate::status::Status;
+use crate::status::{Role, Status};
 use crate::sync::lock;
 use crate::target::Target;
 use crate::tls::{self, Credential};
@@ -251,7 +251,7 @@ impl Connection {
             })
             .collect();
         Status {
-            role: "connect",
+            role: Role::Connect,
             version: env!("CARGO_PKG_VERSION").into(),
             key: shared.endpoint.secret.public().to_string(),
             uptime: shared.started.elapsed(),

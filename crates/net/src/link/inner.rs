@@ -3,7 +3,8 @@
 
 use super::Shared;
 use super::headers::implied;
-use super::status::{DropCounters, count};
+use super::status::count;
+use crate::status::DropCounters;
 use oncewire_codec::Domain;
 use oncewire_packet::ecn::Ecn;
 use oncewire_packet::fields::Headers;

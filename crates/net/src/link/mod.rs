@@ -30,6 +30,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use crate::status::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
 pub use device::DeviceConfig;
 pub use handshake::PeerError;
 pub use ipnet::IpNet;
@@ -37,7 +38,6 @@ pub use oncewire_codec::Sharing;
 pub use oncewire_session::link::{LEAST_LOG, MOST_LOG, Policy};
 pub use peers::{MAX_PEERS, Matching, PeerConfig, PeersError};
 pub use seal::Cipher;
-pub use status::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
 
 use crate::endpoint::NetError;
 use crate::keys::SecretKey;
@@ -50,7 +50,7 @@ use oncewire_codec::Domain;
 use oncewire_session::link::OVERHEAD;
 use peers::{Indices, Keyed, Peer, Routes};
 use socket::Port;
-use status::{DropCounters, Strangers, count};
+use status::{Strangers, count};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -219,7 +219,7 @@ struct Shared {
     port: Arc<Port>,
     device: Device,
     /// Drops that belong to no peer.
-    drops: DropCounters,
+    drops: crate::status::DropCounters,
     strangers: Strangers,
     started: Instant,
     /// Longest packet that is sure to fit a datagram to a peer, in bytes.
@@ -266,7 +266,7 @@ fn start_on(
         indices: Indices::default(),
         port,
         device,
-        drops: DropCounters::default(),
+        drops: crate::status::DropCounters::default(),
         strangers: Strangers::default(),
         started: Instant::now(),
         mtu: AtomicU16::new(device_mtu(config.largest_datagram)),

@@ -2,8 +2,8 @@
 
 use super::headers::layout;
 use super::seal::{Cipher, DirectionKey};
-use super::status::{DropCounters, Traffic};
 use crate::keys::{Peer as Name, PublicKey};
+use crate::status::{DropCounters, Traffic};
 use crate::sync::lock;
 use crate::target::Target;
 use ipnet::IpNet;

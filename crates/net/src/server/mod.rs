@@ -14,7 +14,7 @@ use crate::listener::Bind;
 use crate::log_limit::LogLimit;
 use crate::quic;
 use crate::sockets::listen;
-use crate::status::Status;
+use crate::status::{Role, Status};
 use crate::sync::lock;
 use crate::threads::SessionThreads;
 use crate::tls;
@@ -201,7 +201,7 @@ impl Server {
         let kept = shared.lock_kept();
         let kept_memory: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
         Status {
-            role: "serve",
+            role: Role::Serve,
             version: env!("CARGO_PKG_VERSION").into(),
             key: shared.endpoint.secret.public().to_string(),
             uptime: shared.started.elapsed(),

@@ -1,35 +1,82 @@
-//! The state of a tunnel, as plain data.
+//! The state of a tunnel or a link, as plain data.
+//!
+//! [`Document`] is what a status socket answers: the same data, with the names that programs rely
+//! on. [`Document::samples`] lists all counters and gauges with kind, unit and help text.
 
-use oncewire_codec::adapt::{CpuShare, Effort};
-use oncewire_session::Counters;
+mod document;
+mod link;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use document::{Document, DocumentError, FORMAT};
+#[cfg(target_os = "linux")]
+pub(crate) use link::DropCounters;
+pub use link::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
+pub use oncewire_session::{Counters, Metric, MetricKind, MetricUnit, Metrics};
+pub use samples::Sample;
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Which end of a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The server.
+    #[default]
+    Serve,
+    /// The client.
+    Connect,
+}
+
+impl Role {
+    /// The command that runs it: `serve` or `connect`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Serve => "serve",
+            Role::Connect => "connect",
+        }
+    }
+}
+
 /// One end of a tunnel.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
-    /// `serve` or `connect`.
-    pub role: &'static str,
+    /// Which end.
+    pub role: Role,
     /// Program and version.
     pub version: String,
     /// This end's public key.
+    #[serde(rename = "public_key")]
     pub key: String,
     /// Time since this end started.
+    #[serde(rename = "uptime_seconds", with = "document::seconds")]
     pub uptime: Duration,
     /// Addresses that it listens on: for peers at a server, for applications at a client.
     pub listening: Vec<String>,
     /// Memory limit, in bytes.
+    #[serde(rename = "memory_limit_bytes")]
     pub memory_limit: u64,
     /// Memory in use by sessions and by caches kept for absent peers, in bytes.
+    #[serde(rename = "memory_bytes")]
     pub memory: u64,
     /// Bytes sent on all transports, including TLS, without TCP and IP headers.
+    #[serde(rename = "transport_sent_bytes")]
     pub transport_sent: u64,
     /// Bytes received on all transports, counted in the same way.
+    #[serde(rename = "transport_received_bytes")]
     pub transport_received: u64,
     /// Sessions whose caches are kept for absent peers.
     pub kept_logs: usize,
     /// Times that a session had to restart with a smaller cache, for lack of memory.
+    #[serde(rename = "logs_shrunk")]
     pub shrunk: u64,
     /// Times that a session restarted with a larger cache, because memory was free.
+    #[serde(rename = "logs_grown")]
     pub grown: u64,
     /// Transports refused: any [`HandshakeError`](crate::HandshakeError), and connections displaced
     /// while they had not authenticated.
@@ -50,7 +97,8 @@ pub struct Status {
 }
 
 /// One session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SessionStatus {
     /// The peer's public key.
     pub peer: String,
@@ -61,15 +109,18 @@ pub struct SessionStatus {
     /// `handshake`, `established`, `draining`, or `over: ` and the reason.
     pub phase: String,
     /// Time since it started.
+    #[serde(rename = "age_seconds", with = "document::seconds")]
     pub age: Duration,
     /// Time since an application sent or received anything.
+    #[serde(rename = "idle_seconds", with = "document::seconds")]
     pub idle: Duration,
     /// The peer's address, as this end sees it.
-    pub address: Option<std::net::SocketAddr>,
+    pub address: Option<SocketAddr>,
     /// What carries the lanes: `tcp` or `quic`.
-    pub transport: Option<&'static str>,
+    pub transport: Option<Cow<'static, str>>,
     /// Largest cache that the peer keeps in each direction now, in bytes: less than it was
     /// configured with, if other sessions need its memory.
+    #[serde(rename = "peer_cache_limit_bytes")]
     pub peer_cache_limit: Option<u64>,
     /// Flows that this end refused: their target is not allowed or cannot be reached.
     pub refused_targets: u64,
@@ -78,20 +129,25 @@ pub struct SessionStatus {
     /// Lanes that have a working transport.
     pub lanes_up: usize,
     /// The effort of encoding here, if there is a CPU budget.
+    #[serde(rename = "cpu_budget")]
     pub effort: Option<EffortStatus>,
     /// This end's counters.
+    #[serde(with = "document::counters")]
     pub here: Counters,
     /// The peer's counters as it last reported them, and the age of the report.
+    #[serde(flatten, with = "document::there")]
     pub there: Option<(Counters, Duration)>,
 }
 
 /// How a session keeps its encoding within a CPU budget.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EffortStatus {
-    /// Current effort per block.
-    pub effort: Effort,
+    /// Current effort per block: `coded-3, p = 32`.
+    pub effort: String,
     /// Allowed share of one core.
-    pub budget: CpuShare,
+    #[serde(rename = "share")]
+    pub budget: f64,
     /// Times that the effort changed.
     pub changes: u64,
 }

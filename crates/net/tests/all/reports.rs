@@ -5,7 +5,7 @@ use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
 use oncewire_codec::varint;
 use oncewire_net::status::Status;
 use oncewire_net::tls;
-use oncewire_session::{Answer, Counters, Hello};
+use oncewire_session::{Answer, Counters, Hello, Metrics as _};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -63,8 +63,7 @@ async fn status_sends_nothing_and_knows_the_last_report() {
 
     // Unasked, it reports that it has a transport. The PING stays unanswered, so there is one.
     assert_eq!(message(&mut server).await.0, PING);
-    let at =
-        |name| Counters::default().list().iter().position(|(counter, _)| *counter == name).unwrap();
+    let at = |name| Counters::METRICS.iter().position(|metric| metric.name == name).unwrap();
     let (kind, counters) = message(&mut server).await;
     assert_eq!((kind, counters[at("transports")], counters[at("flows_opened")]), (REPORT, 1, 0));
 

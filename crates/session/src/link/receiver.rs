@@ -12,6 +12,7 @@ use super::replay::ReplayWindow;
 use super::runs::Delivered;
 use super::waiting::{Waiting, WaitingFrame};
 use super::{Feedback, SEAL};
+use crate::metrics;
 use oncewire_codec::FrameError;
 use oncewire_codec::datagram::DatagramDecoded;
 use std::collections::BTreeMap;
@@ -32,27 +33,28 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 /// Longest.
 const MOST_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Counters of a [`Receiver`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Datagrams that opened.
-    pub datagrams: u64,
-    /// Their bytes, with the seal.
-    pub bytes: u64,
-    /// Packets delivered; each segment of a run is one.
-    pub packets: u64,
-    /// Their bytes, with their headers.
-    pub inner_bytes: u64,
-    /// Packets in pieces that were given up: a piece did not arrive in time, or they did not fit.
-    pub given_up: u64,
-    /// Frames that came before content that they refer to.
-    pub waited: u64,
-    /// Frames that were given up, since content that they refer to did not come, or is another.
-    pub rejected: u64,
-    /// Frames of a log that this end does not have any more.
-    pub stale: u64,
-    /// Records that refer to a header that this end does not have.
-    pub missing_headers: u64,
+metrics! {
+    /// Counters of a [`Receiver`].
+    pub struct ReceiverStats {
+        /// Datagrams that opened.
+        datagrams: Counter, Count;
+        /// Bytes of datagrams that opened, with the seal.
+        bytes as "datagram_bytes": Counter, Bytes;
+        /// Packets delivered; each segment of a run is one.
+        packets: Counter, Count;
+        /// Bytes of packets delivered, with their headers.
+        inner_bytes as "packet_bytes": Counter, Bytes;
+        /// Packets in pieces that were given up: a piece did not arrive in time, or they did not fit.
+        given_up as "given_up_pieces": Counter, Count;
+        /// Frames that came before content that they refer to.
+        waited as "waited_frames": Counter, Count;
+        /// Frames that were given up, since content that they refer to did not come, or is another.
+        rejected as "rejected_frames": Counter, Count;
+        /// Frames of a log that this end does not have any more.
+        stale as "stale_frames": Counter, Count;
+        /// Records that refer to a header that this end does not have.
+        missing_headers: Counter, Count;
+    }
 }
 
 impl ReceiverStats {

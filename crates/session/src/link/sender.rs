@@ -16,6 +16,7 @@ use super::rejection::Rejection;
 use super::retransmissions::Retransmissions;
 use super::runs::{self, Batch, HEADER, TAG};
 use super::{Feedback, SEAL};
+use crate::metrics;
 use oncewire_codec::Domain;
 use oncewire_codec::datagram::RunTokens;
 use std::num::{NonZeroU8, NonZeroU16};
@@ -87,38 +88,38 @@ pub enum Dropped {
     Run,
 }
 
-/// Counters of a [`Sender`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SenderStats {
-    /// Datagrams.
-    pub datagrams: u64,
-    /// Their bytes, with the seal, without UDP and IP headers.
-    pub bytes: u64,
-    /// Packets taken; each segment of a run is one.
-    pub packets: u64,
-    /// Their bytes, with their headers.
-    pub inner_bytes: u64,
-    /// Bytes of their headers.
-    pub header_bytes: u64,
-    /// Bytes of header sections.
-    pub section_bytes: u64,
-    /// Datagrams that the peer has acknowledged.
-    pub delivered: u64,
-    /// Datagrams that the path has lost. Counted once [`LOST_AFTER`](super::LOST_AFTER) later ones
-    /// were sent.
-    pub lost: u64,
-    /// Bytes of content that went through the log.
-    pub logged_bytes: u64,
-    /// Bytes of content that went past it, since its flow is encrypted.
-    pub bypassed_bytes: u64,
-    /// Bytes of the frames that carried what is in the log.
-    pub frame_bytes: u64,
-    /// Frames that the peer has rejected.
-    pub rejected: u64,
-    /// Those that were sent again.
-    pub repaired: u64,
-    /// Logs that were begun.
-    pub logs: u64,
+metrics! {
+    /// Counters of a [`Sender`].
+    pub struct SenderStats {
+        /// Datagrams sent.
+        datagrams: Counter, Count;
+        /// Bytes of datagrams sent, with the seal, without UDP and IP headers.
+        bytes as "datagram_bytes": Counter, Bytes;
+        /// Packets taken; each segment of a run is one.
+        packets: Counter, Count;
+        /// Bytes of packets taken, with their headers.
+        inner_bytes as "packet_bytes": Counter, Bytes;
+        /// Bytes of the headers of packets taken.
+        header_bytes: Counter, Bytes;
+        /// Bytes of header sections.
+        section_bytes as "coded_header_bytes": Counter, Bytes;
+        /// Datagrams that the peer has acknowledged.
+        delivered as "acknowledged_datagrams": Counter, Count;
+        /// Datagrams that the path has lost. Counted once enough later ones were sent.
+        lost as "lost_datagrams": Counter, Count;
+        /// Bytes of content that went through the log.
+        logged_bytes: Counter, Bytes;
+        /// Bytes of content that went past the log, since its flow is encrypted.
+        bypassed_bytes: Counter, Bytes;
+        /// Bytes of the frames that carried what is in the log.
+        frame_bytes: Counter, Bytes;
+        /// Frames that the peer has rejected.
+        rejected as "rejected_frames": Counter, Count;
+        /// Rejected frames that were sent again.
+        repaired as "repaired_frames": Counter, Count;
+        /// Logs that were begun.
+        logs as "logs_begun": Counter, Count;
+    }
 }
 
 /// The half that sends.
