@@ -1,27 +1,15 @@
 //! What a session is made from: [`Config`], checked once to become [`Settings`].
 
 use crate::budget::Budget;
-use crate::hello::MAX_AGENT;
+use crate::limits::{
+    EARLY_CREDIT, LARGEST_LOG, LEAST_PAD, MAX_AGENT, MAX_CONTEXTS, MAX_FLOWS, MAX_LANES, MOST_PAD,
+    SMALLEST_LOG,
+};
 use crate::opening::Opening;
-use crate::padding::{LEAST_PAD, MOST_PAD};
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::search::MaxMatchSearch;
 use oncewire_codec::{CachePolicy, Decoder, DecoderBuilder, EncoderBuilder, MAX_BLOCK};
 use std::time::Duration;
-
-/// Most lanes of a session.
-pub const MAX_LANES: usize = 8;
-/// Most entropy contexts of a lane.
-pub const MAX_CONTEXTS: usize = 32;
-/// Most flows that [`Config::for_memory`] allows at once, however much memory there is.
-pub const MAX_FLOWS: u64 = 65_536;
-/// Bytes of a flow that may always be in flight, whatever the budget: TCP's initial window, and a
-/// page more.
-pub const EARLY_CREDIT: u64 = 16 << 10;
-/// Smallest content log, in bytes: its span, a quarter of it, holds several blocks.
-pub const SMALLEST_LOG: u64 = 1 << 20;
-/// Largest content log that a session accepts, in bytes.
-pub const LARGEST_LOG: u64 = 64 << 30;
 
 /// Parameters of one end of a session. [`Config::build`] checks them.
 #[derive(Clone, Debug)]
@@ -375,11 +363,6 @@ impl Default for Config {
         }
     }
 }
-
-/// Bytes of one flow that may wait to be sent.
-pub(crate) const SEND_QUEUE: usize = 4 * MAX_BLOCK;
-/// Bytes of one flow that may wait to be sent even when the others have used up the budget.
-pub(crate) const SEND_QUEUE_MIN: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {

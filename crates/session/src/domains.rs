@@ -1,13 +1,11 @@
 //! Isolation domains of the sending direction: whose flows are, and which of them have entropy
 //! contexts.
 
-use crate::config::MAX_LANES;
+use crate::limits::MAX_LANES;
 use lru::LruCache;
 use oncewire_codec::{Domain, Stream};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Longest client, and longest name of a client, in an [`Owner`], in bytes.
-pub const MAX_DOMAIN: usize = 64;
 /// Most names of one client that are remembered, its own empty one included: those used last. A
 /// name that comes back later is a new domain: nothing that it had before is found.
 const MAX_NAMES_OF_CLIENT: usize = 256;

@@ -5,7 +5,6 @@
 
 use crate::flow::FlowId;
 use crate::message::Message;
-use crate::outgoing::EncoderFailed;
 use oncewire_codec::{EncodeError, Encoder, InsideStats, Stream};
 
 /// What a job is for.
@@ -15,6 +14,17 @@ pub(crate) struct Task {
     pub(crate) lane: usize,
     /// Number of the lane's transport that the frame is for.
     pub(crate) transport: u64,
+}
+
+/// The encoder ran out of memory or offsets, or was lost. The session cannot continue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot encode: {0}")]
+pub struct EncoderFailed(String);
+
+impl EncoderFailed {
+    pub(crate) fn new(why: impl ToString) -> EncoderFailed {
+        EncoderFailed(why.to_string())
+    }
 }
 
 /// A block and the encoder for it, from [`Session::fill`](crate::Session::fill). Call

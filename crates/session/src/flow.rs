@@ -1,8 +1,8 @@
 //! One flow: its send queue, its receive queue, and its credit.
 
 use crate::budget::Budget;
-use crate::config::EARLY_CREDIT;
 use crate::domains::Owner;
+use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
 use oncewire_codec::{MAX_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -175,10 +175,6 @@ pub(crate) struct SendQueue {
     /// queue beyond it.
     acquired: u64,
 }
-
-/// A piece of this many bytes is large: its buffer is well filled, and the block is not much shorter
-/// than it could be.
-pub(crate) const LARGE_PIECE: usize = MAX_BLOCK / 4 * 3;
 
 impl SendQueue {
     pub(crate) fn len(&self) -> usize {

@@ -2,7 +2,8 @@
 //! `docs/PROTOCOL.md`.
 
 use crate::config::Config;
-use crate::message::{Epoch, MAX_BODY, MAX_TEXT, Message, MessageError, truncate};
+use crate::limits::{MAX_AGENT, MAX_BODY, MAX_TEXT};
+use crate::message::{Epoch, Message, MessageError, truncate};
 use oncewire_codec::{Sharing, varint};
 
 /// Oldest and newest version of the protocol that this implementation speaks.
@@ -341,9 +342,6 @@ impl Hello {
         }
     }
 }
-
-/// Longest agent text, in bytes.
-pub(crate) const MAX_AGENT: usize = 64;
 
 impl LogState {
     fn bytes(&self) -> [u8; 32] {

@@ -1,7 +1,8 @@
 //! The receiving half of a direction: the decoder and the state of its log.
 
-use crate::config::{MAX_LANES, decoder_of};
+use crate::config::decoder_of;
 use crate::hello::LogState;
+use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
 use crate::message::Epoch;
 use crate::outgoing::chain;
 use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
 /// fewer: the unacknowledged messages of its lanes.
-const MAX_EARLY: usize = crate::MAX_LANES * crate::lane::MAX_UNACKNOWLEDGED;
+const MAX_EARLY: usize = MAX_LANES * MAX_UNACKNOWLEDGED;
 
 pub(crate) struct Incoming {
     /// Largest log, in bytes, that this end ever allowed the peer to begin.
@@ -142,11 +143,10 @@ impl Incoming {
         capacity: u64,
     ) -> Result<(), IncomingError> {
         let begin = |why: String| IncomingError::Begin(why);
-        if epoch.log == 0 || capacity < crate::config::SMALLEST_LOG || capacity > self.limit {
+        if epoch.log == 0 || capacity < SMALLEST_LOG || capacity > self.limit {
             return Err(begin(format!(
                 "a log of {capacity} bytes, where {} to {} are allowed",
-                crate::config::SMALLEST_LOG,
-                self.limit
+                SMALLEST_LOG, self.limit
             )));
         }
         if epoch.log == self.dropped {

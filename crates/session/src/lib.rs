@@ -133,6 +133,7 @@ mod flow;
 mod hello;
 mod incoming;
 mod lane;
+mod limits;
 pub mod link;
 mod message;
 mod metric;
@@ -145,20 +146,19 @@ mod schedule;
 mod session;
 
 pub use budget::Budget;
-pub use config::{
-    Config, ConfigError, EARLY_CREDIT, LARGEST_LOG, MAX_CONTEXTS, MAX_FLOWS, MAX_LANES,
-    SMALLEST_LOG, Settings,
-};
+pub use config::{Config, ConfigError, Settings};
 pub use decode_job::DecodeJob;
-pub use domains::{MAX_DOMAIN, Owner};
-pub use encode_job::EncodeJob;
+pub use domains::Owner;
+pub use encode_job::{EncodeJob, EncoderFailed};
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
-pub use message::{Epoch, MAX_TARGET, MessageError};
+pub use limits::{
+    EARLY_CREDIT, LARGEST_LOG, LEAST_PAD, MAX_CONTEXTS, MAX_DOMAIN, MAX_FLOWS, MAX_LANES,
+    MAX_TARGET, MOST_PAD, SMALLEST_LOG,
+};
+pub use message::{Epoch, MessageError};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
-pub use outgoing::EncoderFailed;
-pub use padding::{LEAST_PAD, MOST_PAD};
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session, Violation};
 

@@ -1,15 +1,8 @@
 //! Messages of a lane: section 4 of `docs/PROTOCOL.md`.
 
-use crate::domains::MAX_DOMAIN;
 use crate::flow::FlowId;
+use crate::limits::{MAX_BODY, MAX_DOMAIN, MAX_TARGET, MAX_TEXT};
 use oncewire_codec::varint::{self, Stop};
-
-/// Longest target of a flow, in bytes.
-pub const MAX_TARGET: usize = 1024;
-/// Longest body of a HELLO, REPORT or PAD, in bytes.
-pub(crate) const MAX_BODY: usize = 4096;
-/// Longest text of a CLOSE, or reason of a refusal, in bytes.
-pub(crate) const MAX_TEXT: usize = 256;
 
 /// The longest prefix of a text that may be sent.
 pub(crate) fn truncate(text: &str) -> &str {

@@ -4,7 +4,7 @@
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
-use crate::encode_job::{EncodeJob, Task};
+use crate::encode_job::{EncodeJob, EncoderFailed, Task};
 use crate::flow::SendQueue;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
@@ -111,17 +111,6 @@ impl SentLog {
     }
 }
 
-/// The encoder ran out of memory or offsets, or was lost. The session cannot continue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot encode: {0}")]
-pub struct EncoderFailed(String);
-
-impl EncoderFailed {
-    pub(crate) fn new(why: impl ToString) -> EncoderFailed {
-        EncoderFailed(why.to_string())
-    }
-}
-
 /// What became of a block that an [`EncodeJob`] encoded.
 pub(crate) enum Encoded {
     /// It is in the current log, and its frame may be sent.
@@ -165,7 +154,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// `log` is the log's size in bytes, at least [`crate::config::SMALLEST_LOG`].
+    /// `log` is the log's size in bytes, at least [`crate::SMALLEST_LOG`].
     /// Each lane has `contexts` entropy contexts.
     pub(crate) fn new(template: EncoderBuilder, log: u64, contexts: usize) -> Outgoing {
         let past = EncoderStats::default();

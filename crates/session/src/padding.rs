@@ -1,11 +1,7 @@
 //! PAD: hides the exact size of what is sent.
 
-use crate::message::{MAX_BODY, Message};
-
-/// Smallest size to which something is padded, in bytes.
-pub const LEAST_PAD: u32 = 64;
-/// Largest [`Config::pad`](crate::Config::pad), in bytes.
-pub const MOST_PAD: u32 = 64 << 10;
+use crate::limits::{LEAST_PAD, MAX_BODY};
+use crate::message::Message;
 
 /// The size that `len` bytes are padded to: a power of two, at least [`LEAST_PAD`] and less than
 /// `most`; beyond that, a multiple of `most`.
@@ -43,6 +39,7 @@ pub(crate) fn pad(start: usize, most: u32, out: &mut Vec<u8>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MOST_PAD;
 
     #[test]
     fn anything_is_padded_exactly_and_bounded() {

@@ -10,12 +10,13 @@ mod acks;
 mod liveness;
 mod outbox;
 
-pub(crate) use outbox::{Counted, MAX_CONTROL, MAX_UNACKNOWLEDGED};
+pub(crate) use outbox::Counted;
 
 use crate::config::Config;
 use crate::flow::FlowId;
 use crate::hello::{Answer, Hello};
-use crate::message::{MAX_TEXT, Message, truncate};
+use crate::limits::MAX_TEXT;
+use crate::message::{Message, truncate};
 use crate::outgoing::BlockId;
 use crate::queue::ByteQueue;
 use crate::schedule::Round;

@@ -1,15 +1,10 @@
 //! The counted messages that a lane keeps until the peer has processed them.
 
 use crate::flow::FlowId;
+use crate::limits::{MAX_CONTROL, MAX_UNACKNOWLEDGED};
 use crate::message::Message;
 use crate::outgoing::BlockId;
 use std::collections::VecDeque;
-
-/// Counted messages that may be unacknowledged on a lane.
-pub(crate) const MAX_UNACKNOWLEDGED: usize = 16_384;
-/// Bytes of messages other than DATA and EPOCH, and of PAD, that may be unacknowledged on a lane;
-/// the last one may exceed it.
-pub(crate) const MAX_CONTROL: usize = 1 << 20;
 
 /// A counted message that the peer is not known to have processed.
 #[derive(Debug)]

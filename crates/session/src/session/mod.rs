@@ -9,20 +9,18 @@ mod time;
 mod transmit;
 mod transports;
 
-use crate::config::{
-    ConfigError, EARLY_CREDIT, SEND_QUEUE, SEND_QUEUE_MIN, SMALLEST_LOG, Settings, check_log,
-    waiting_memory,
-};
+use crate::config::{ConfigError, Settings, check_log, waiting_memory};
 use crate::decode_job::{DecodeJob, Outcome};
-use crate::domains::{MAX_DOMAIN, Owner};
-use crate::encode_job::{EncodeJob, Task};
-use crate::flow::{Flow, FlowId, LARGE_PIECE, OpenRequest, ResetCode, SendQueue, Sending};
+use crate::domains::Owner;
+use crate::encode_job::{EncodeJob, EncoderFailed, Task};
+use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, SendQueue, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError};
-use crate::lane::{Counted, Expired, Lane, MAX_CONTROL, Timers};
-use crate::message::{Epoch, MAX_TARGET, Message, MessageError};
+use crate::lane::{Counted, Expired, Lane, Timers};
+use crate::limits::*;
+use crate::message::{Epoch, Message, MessageError};
 use crate::opening::{Chooser, Opening};
-use crate::outgoing::{Encoded, EncoderFailed, Outgoing};
+use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
 use crate::report::Counters;
 use adapting::Adapting;
@@ -70,20 +68,8 @@ mod close {
     pub(super) const LOG_LOST: u64 = 3;
 }
 
-/// Frames that may fail before the session ends.
-const MAX_FAILURES: u64 = 64;
-/// Blocks that must be decoded after a failure for all failures to be forgotten.
-const FORGIVEN: u64 = 10_000;
-/// Bytes that may be unprocessed on a lane beyond the span: unacknowledged messages other than
-/// frames, uncounted messages, and an incomplete frame.
-const INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;
-/// Decoded bytes after which an ACK is due at once.
-const ACK_BYTES: u64 = 1 << 20;
 /// The round-trip time assumed before the first measurement.
 const RTT_GUESS: Duration = Duration::from_millis(100);
-/// Initial window of a flow beyond [`EARLY_CREDIT`], if the budget has it.
-const FIRST_WINDOW: u64 = 1 << 20;
-
 /// Values that both ends agreed on.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {

@@ -8,9 +8,9 @@ use oncewire_session::{
 const DOC: &str = include_str!("../../../../docs/PROTOCOL.md");
 const MESSAGE: &str = include_str!("../../src/message.rs");
 const HELLO: &str = include_str!("../../src/hello.rs");
+const LIMITS: &str = include_str!("../../src/limits.rs");
 const FLOW: &str = include_str!("../../src/flow.rs");
 const SESSION: &str = include_str!("../../src/session/mod.rs");
-const OUTBOX: &str = include_str!("../../src/lane/outbox.rs");
 const ACKS: &str = include_str!("../../src/lane/acks.rs");
 const RECEIVE: &str = include_str!("../../src/session/receive.rs");
 const TRANSPORTS: &str = include_str!("../../src/session/transports.rs");
@@ -134,19 +134,19 @@ fn limits() {
     }
     // A line of the code, and what the document says about it.
     for (source, constant, documented) in [
-        (MESSAGE, "MAX_BODY: usize = 4096;", "| body of HELLO, of REPORT, of PAD | 4,096 bytes |"),
-        (MESSAGE, "MAX_TEXT: usize = 256;", "| text of CLOSE | 256 bytes |"),
-        (HELLO, "MAX_AGENT: usize = 64;", "| agent | 64 bytes |"),
-        (SESSION, "MAX_FAILURES: u64 = 64;", "10,000 good blocks between two | 64 |"),
-        (SESSION, "FORGIVEN: u64 = 10_000;", "when 10,000 blocks have been decoded since the last"),
+        (LIMITS, "MAX_BODY: usize = 4096;", "| body of HELLO, of REPORT, of PAD | 4,096 bytes |"),
+        (LIMITS, "MAX_TEXT: usize = 256;", "| text of CLOSE | 256 bytes |"),
+        (LIMITS, "MAX_AGENT: usize = 64;", "| agent | 64 bytes |"),
+        (LIMITS, "MAX_FAILURES: u64 = 64;", "10,000 good blocks between two | 64 |"),
+        (LIMITS, "FORGIVEN: u64 = 10_000;", "when 10,000 blocks have been decoded since the last"),
         (
-            OUTBOX,
+            LIMITS,
             "MAX_UNACKNOWLEDGED: usize = 16_384;",
             "| unacknowledged counted messages of a lane | 16,384 |",
         ),
-        (OUTBOX, "MAX_CONTROL: usize = 1 << 20;", "without DATA and EPOCH | 1 MiB;"),
+        (LIMITS, "MAX_CONTROL: usize = 1 << 20;", "without DATA and EPOCH | 1 MiB;"),
         (
-            SESSION,
+            LIMITS,
             "INPUT_SLACK: u64 = (MAX_CONTROL + 256 * 1024) as u64;",
             "lanes x (1 MiB + 256 KiB)",
         ),
@@ -163,7 +163,7 @@ fn limits() {
         (DOMAINS, "MAX_NAMES: usize = 4096;", "and 4,096 in all, those used last"),
         (DOMAINS, "UNKNOWN: &[u8] = b\"?\";", "The client `?` is the exception"),
         (ACKS, "ACK_MESSAGES: u64 = 1024;", "| messages | 1,024 |"),
-        (SESSION, "ACK_BYTES: u64 = 1 << 20;", "| decoded bytes | the lesser of 1 MiB and C / 32 "),
+        (LIMITS, "ACK_BYTES: u64 = 1 << 20;", "| decoded bytes | the lesser of 1 MiB and C / 32 "),
         (RECEIVE, "ACK_BYTES.min(span / 8)", "C / 32"),
         (INCOMING, "self.capacity / 4", "S is C / 4"),
         (
@@ -171,12 +171,12 @@ fn limits() {
             "self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;",
             "own MAX_FLOWS + (lanes + 1) x agreed number",
         ),
-        (CONFIG, "SEND_QUEUE: usize = 4 * MAX_BLOCK;", "used up to 256 KiB"),
+        (LIMITS, "SEND_QUEUE: usize = 4 * MAX_BLOCK;", "used up to 256 KiB"),
         (CONFIG, "keep_alive: Duration::from_secs(10)", "After 10 s without one an end sends PING"),
         (CONFIG, "dead_after: Duration::from_secs(25)", "| silence | 25 s |"),
         (CONFIG, "grace: Duration::from_secs(60)", "| lane without transport | 60 s |"),
         (CONFIG, "ack_delay: Duration::from_millis(20)", "| time since the first | 20 ms |"),
-        (SESSION, "FIRST_WINDOW: u64 = 1 << 20;", "it gets up to 1 MiB at once"),
+        (LIMITS, "FIRST_WINDOW: u64 = 1 << 20;", "it gets up to 1 MiB at once"),
         (FLOW, "LARGEST_WINDOW: u64 = 64 << 20;", "up to 64 MiB and a quarter of what is left"),
     ] {
         assert!(
