@@ -144,6 +144,7 @@ mod queue;
 mod report;
 mod schedule;
 mod session;
+mod violation;
 
 pub use budget::Budget;
 pub use config::{Config, ConfigError, Settings};
@@ -160,7 +161,8 @@ pub use message::{Epoch, MessageError};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
 pub use report::Counters;
-pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session, Violation};
+pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session};
+pub use violation::Violation;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -47,6 +47,14 @@ pub(crate) mod kind {
     pub(crate) const PAD: u8 = 0x46;
 }
 
+/// Codes of CLOSE.
+pub(crate) mod close {
+    pub(crate) const DONE: u64 = 0;
+    pub(crate) const VIOLATION: u64 = 1;
+    pub(crate) const FRAME_FAILED: u64 = 2;
+    pub(crate) const LOG_LOST: u64 = 3;
+}
+
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {

@@ -9,8 +9,10 @@
 mod acks;
 mod liveness;
 mod outbox;
+mod received;
 
 pub(crate) use outbox::Counted;
+pub(crate) use received::Step;
 
 use crate::config::Config;
 use crate::flow::FlowId;
@@ -431,14 +433,6 @@ impl Lane {
         self.acks.decoded(len);
     }
 
-    /// A counted message was processed; `ack_bytes` decoded bytes make an ACK due at once. Returns
-    /// whether one is.
-    pub(crate) fn processed_one(&mut self, ack_bytes: u64, now: Instant) -> bool {
-        // If the driver is about to call `transmit`, the ACK goes with that.
-        let delay = (!self.awake).then_some(self.timers.ack_delay);
-        self.acks.processed_one(ack_bytes, now, delay)
-    }
-
     /// The next message failed to decode. Returns whether it failed before.
     pub(crate) fn failed(&mut self) -> bool {
         self.acks.failed()
@@ -644,7 +638,7 @@ mod tests {
         lane.handshaking(up);
         assert!(!lane.established(up));
         assert_eq!(lane.next_deadline(), Some(up + timers.keep_alive));
-        assert!(!lane.processed_one(1, up));
+        assert!(!lane.processed_one(8, up));
         assert_eq!(lane.next_deadline(), Some(up + timers.ack_delay));
         assert_eq!(lane.on_timeout(up + timers.ack_delay, || 1), Expired::Send);
         assert_eq!(lane.take_ack(), Some(1));

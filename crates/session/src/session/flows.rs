@@ -18,9 +18,9 @@ impl Session {
         owner: impl Into<Owner>,
         now: Instant,
     ) -> Result<FlowId, OpenError> {
-        let agreed =
-            self.agreed.filter(|_| self.ended.is_none()).ok_or(OpenError::NotEstablished)?;
-        if self.going_away || self.peer_going_away {
+        let agreed = self.agreed.as_ref().filter(|_| self.ended.is_none());
+        let agreed = agreed.ok_or(OpenError::NotEstablished)?;
+        if self.going_away || agreed.is_going_away {
             return Err(OpenError::GoingAway);
         }
         if target.len() > MAX_TARGET {
@@ -38,9 +38,7 @@ impl Session {
         if !self.config.early.acquire_exactly(EARLY_CREDIT) {
             return Err(OpenError::NoCredit);
         }
-        // The lane with the fewest flows, preferably one that is up.
-        let key = |&lane: &usize| (!self.lanes[lane].is_up(), self.lanes[lane].flow_count());
-        let lane = (0..self.lanes.len()).min_by_key(key).unwrap_or(0);
+        let lane = self.lanes.least_used();
         let id = FlowId(self.next_flow);
         self.next_flow += 2;
         let stream = self.outgoing.stream(&owner);

@@ -3,6 +3,8 @@
 mod adapting;
 mod events;
 mod flows;
+mod lanes;
+mod log_limit;
 mod receive;
 mod reports;
 mod time;
@@ -16,15 +18,18 @@ use crate::encode_job::{EncodeJob, EncoderFailed, Task};
 use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, SendQueue, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError};
-use crate::lane::{Counted, Expired, Lane, Timers};
+use crate::lane::{Counted, Expired, Lane, Step, Timers};
 use crate::limits::*;
-use crate::message::{Epoch, Message, MessageError};
+use crate::message::{Epoch, Message, close};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
 use crate::report::Counters;
+use crate::violation::Violation;
 use adapting::Adapting;
-pub use events::{Ended, Event, OpenError, Read, Refused, Violation};
+pub use events::{Ended, Event, OpenError, Read, Refused};
+use lanes::Lanes;
+use log_limit::LogLimit;
 use oncewire_codec::adapt::{Controller, Decision};
 use oncewire_codec::{Decoder, FrameView, MAX_BLOCK, Scan, Sharing, Stream};
 use oncewire_kernels::random::{GOLDEN, mix};
@@ -60,18 +65,10 @@ impl Logs {
     }
 }
 
-/// Codes of CLOSE.
-mod close {
-    pub(super) const DONE: u64 = 0;
-    pub(super) const VIOLATION: u64 = 1;
-    pub(super) const FRAME_FAILED: u64 = 2;
-    pub(super) const LOG_LOST: u64 = 3;
-}
-
 /// The round-trip time assumed before the first measurement.
 const RTT_GUESS: Duration = Duration::from_millis(100);
-/// Values that both ends agreed on.
-#[derive(Clone, Copy, Debug)]
+/// What both ends agreed on, and what the peer says of itself.
+#[derive(Clone, Debug)]
 struct Agreed {
     lanes: usize,
     max_flows: u64,
@@ -81,16 +78,29 @@ struct Agreed {
     peer_limit: u64,
     /// Largest log of the peer's encoder, in bytes.
     peer_send_log: u64,
+    /// The peer's program and version.
+    agent: String,
+    /// What the peer's encoder finds across isolation domains.
+    sharing: Sharing,
+    /// The peer accepts no more flows.
+    is_going_away: bool,
 }
 
-/// A limit that the peer has yet to follow.
-#[derive(Clone, Copy, Debug)]
-struct LimitDue {
-    /// When to check.
-    at: Instant,
-    /// The acknowledged offset when the limit was sent, and at the last check.
-    sent_at: u64,
-    progress: u64,
+/// Recent frames that failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    recent: u64,
+    /// Blocks that had been decoded by the last one.
+    blocks: u64,
+}
+
+impl Failures {
+    /// Another frame failed, after this many blocks. Returns how many did of late.
+    fn another(&mut self, blocks: u64) -> u64 {
+        let earlier = if blocks > self.blocks + FORGIVEN { 0 } else { self.recent };
+        *self = Failures { recent: earlier + 1, blocks };
+        self.recent
+    }
 }
 
 /// Pseudo-random numbers for names and nonces: splitmix64 (Steele et al., OOPSLA 2014), keyed. Only
@@ -126,11 +136,7 @@ pub struct Session {
     /// This end is the client, which dials and opens even flows.
     is_client: bool,
     agreed: Option<Agreed>,
-    peer_agent: String,
-    peer_sharing: Sharing,
-    lanes: Vec<Lane>,
-    /// The lane whose input is looked at first, so that none waits for the others.
-    next_lane: usize,
+    lanes: Lanes,
     flows: BTreeMap<FlowId, Flow>,
     next_flow: u64,
     outgoing: Outgoing,
@@ -140,25 +146,14 @@ pub struct Session {
     /// See [`Session::take_undelivered`].
     undelivered: Vec<(FlowId, VecDeque<Vec<u8>>)>,
     going_away: bool,
-    peer_going_away: bool,
     /// Bytes in the send queues of all flows.
     queued: usize,
     rtt: Option<Duration>,
-    /// Largest log that this end accepts now, in bytes: see [`Session::set_log_limit`].
-    log_limit: u64,
-    /// The largest limit that was ever set.
-    largest_limit: u64,
-    /// LIMIT is to be sent.
-    limit_unsent: bool,
-    /// Set while the peer has to begin a log within the limit.
-    limit_due: Option<LimitDue>,
-    /// The peer did not follow a limit in time, and lost its log.
-    limit_enforced: bool,
+    log_limit: LogLimit,
     /// The values at the last [`Event::Memory`].
     noted: (u64, u64),
     reports: Reports,
-    /// Recent frames that failed, and how many blocks had been decoded by the last.
-    failures: (u64, u64),
+    failures: Failures,
     counters: Counters,
     random: Random,
     adapting: Option<Adapting>,
@@ -213,10 +208,7 @@ impl Session {
             id,
             is_client,
             agreed: None,
-            peer_agent: String::new(),
-            peer_sharing: Sharing::All,
-            lanes: (0..lanes).map(|_| Lane::new(Timers::new(&config), now)).collect(),
-            next_lane: 0,
+            lanes: Lanes::new(lanes, &config, now),
             flows: BTreeMap::new(),
             next_flow: if is_client { 0 } else { 1 },
             outgoing,
@@ -225,16 +217,11 @@ impl Session {
             ended: None,
             undelivered: Vec::new(),
             going_away: false,
-            peer_going_away: false,
             queued: 0,
             rtt: None,
-            log_limit: config.log,
-            largest_limit: config.log,
-            limit_unsent: false,
-            limit_due: None,
-            limit_enforced: false,
+            log_limit: LogLimit::new(config.log),
             noted: (0, 0),
-            failures: (0, 0),
+            failures: Failures::default(),
             reports: Reports::new(now),
             counters: Counters::default(),
             random: Random::new(config.random, is_client),
@@ -266,7 +253,7 @@ impl Session {
 
     /// Number of lanes: what both ends agreed on, or before that what this end wants.
     pub fn lanes(&self) -> usize {
-        self.agreed.map_or(self.lanes.len(), |agreed| agreed.lanes)
+        self.agreed.as_ref().map_or(self.lanes.len(), |agreed| agreed.lanes)
     }
 
     /// Whether flows can be opened.
@@ -297,12 +284,12 @@ impl Session {
 
     /// Program and version of the peer.
     pub fn peer_agent(&self) -> &str {
-        &self.peer_agent
+        self.agreed.as_ref().map_or("", |agreed| &agreed.agent)
     }
 
     /// What the peer's encoder finds across isolation domains, as it says.
     pub fn peer_sharing(&self) -> Sharing {
-        self.peer_sharing
+        self.agreed.as_ref().map_or(Sharing::All, |agreed| agreed.sharing)
     }
 
     /// Flows open now.
@@ -357,9 +344,8 @@ impl Session {
 
     /// Size of the log that this end would begin now, in bytes.
     fn next_log(&self) -> u64 {
-        self.agreed
-            .map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_limit))
-            .max(SMALLEST_LOG)
+        let peer = self.agreed.as_ref().map_or(u64::MAX, |agreed| agreed.peer_limit);
+        self.log_limit.get().min(peer).max(SMALLEST_LOG)
     }
 
     /// Whether the sending log has to begin again in another size, as soon as nothing of it is in
@@ -375,16 +361,15 @@ impl Session {
 
     /// Size of the log that the peer may begin now, in bytes.
     fn next_received_log(&self) -> u64 {
-        self.agreed
-            .map_or(self.log_limit, |agreed| self.log_limit.min(agreed.peer_send_log))
-            .max(SMALLEST_LOG)
+        let peer = self.agreed.as_ref().map_or(u64::MAX, |agreed| agreed.peer_send_log);
+        self.log_limit.get().min(peer).max(SMALLEST_LOG)
     }
 
     /// Size, in bytes, up to which a larger log would help: a full log evicts content that may
     /// repeat. 0 if no log is full, or if the peer would not keep one at least twice as large. See
     /// [`Session::set_log_limit`].
     pub fn wanted_log(&self) -> u64 {
-        let Some(agreed) = self.agreed else { return 0 };
+        let Some(agreed) = &self.agreed else { return 0 };
         let want = |filled: u64, capacity: u64, peer: u64| {
             if filled >= capacity && peer / 2 >= capacity { peer } else { 0 }
         };
@@ -398,12 +383,12 @@ impl Session {
     /// Largest log that this end keeps in each direction now, in bytes: see
     /// [`Session::set_log_limit`].
     pub fn log_limit(&self) -> u64 {
-        self.log_limit
+        self.log_limit.get()
     }
 
     /// Largest log that the peer keeps in each direction now, in bytes, once it is known.
     pub fn peer_log_limit(&self) -> Option<u64> {
-        self.agreed.map(|agreed| agreed.peer_limit)
+        self.agreed.as_ref().map(|agreed| agreed.peer_limit)
     }
 
     /// When the peer last sent something on any lane; `None` if no lane is up.

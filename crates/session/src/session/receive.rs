@@ -39,8 +39,7 @@ impl Session {
         // a frame.
         let span = self.incoming.span();
         let limit = span + span / 8 + INPUT_SLACK * self.lanes.len() as u64;
-        let value =
-            self.lanes.iter().map(|lane| lane.unprocessed() as u64).sum::<u64>() + len as u64;
+        let value = self.lanes.unprocessed() + len as u64;
         if value > limit {
             self.violation(Violation::Bounds { what: "undecoded bytes", value, limit });
         }
@@ -53,22 +52,13 @@ impl Session {
     /// job gives it back.
     pub fn next_decode(&mut self, now: Instant) -> Option<DecodeJob> {
         while self.ended.is_none() {
-            let lanes = self.lanes.len();
-            let order = (0..lanes).map(|nth| (self.next_lane + nth) % lanes);
-            let Some(lane) = order.into_iter().find(|&lane| self.lanes[lane].is_ready()) else {
-                break;
-            };
-            self.next_lane = lane + 1;
+            let Some(lane) = self.lanes.next_ready() else { break };
             if let Some(job) = self.process(lane, now) {
                 return Some(job);
             }
         }
         // Every lane has a transport and waits for another one: the content can arrive on none.
-        if self.ended.is_none()
-            && !self.lanes.is_empty()
-            && !self.incoming.is_lent()
-            && self.lanes.iter().all(Lane::is_waiting)
-        {
+        if self.ended.is_none() && !self.incoming.is_lent() && self.lanes.is_deadlocked() {
             self.frame_failed(0, &IncomingError::Deadlock);
         }
         self.note_memory();
@@ -242,166 +232,145 @@ impl Session {
 
     /// A counted message was processed.
     fn processed_one(&mut self, lane: usize, now: Instant) {
-        let span = self.incoming.span();
-        if self.lanes[lane].processed_one(ACK_BYTES.min(span / 8), now) {
+        if self.lanes[lane].processed_one(self.incoming.span(), now) {
             self.wake(lane);
         }
     }
 
-    /// Carries out a message that is not DATA. Returns `false` if nothing behind it is to be
-    /// processed.
+    /// Carries out a message that is not DATA of a lane that is up. Returns `false` if nothing behind
+    /// it is to be processed.
     fn handle(&mut self, lane: usize, message: Message<'_>, now: Instant) -> bool {
-        if self.lanes[lane].is_handshaking() {
-            let Message::Hello(body) = message else {
-                self.violation(Violation::Unexpected("message before a hello"));
+        match self.lanes[lane].process(message, now) {
+            Step::Nothing => {}
+            Step::Wake => self.wake(lane),
+            Step::Counted(message) => return self.handle_counted(lane, message, now),
+            Step::Answer(body) => self.handle_answer(lane, body, now),
+            Step::Acknowledged(done) => self.acknowledged(done),
+            Step::RoundTrip(sample) => {
+                // Smoothed as in RFC 6298.
+                self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+            }
+            Step::Report(counters) => self.reports.received(counters, now),
+            Step::Dropped => {
+                self.events.push_back(Event::Drop(lane));
                 return false;
-            };
-            self.handle_answer(lane, body, now);
-            return true;
+            }
+            Step::Closed(error) => {
+                match error {
+                    None => {
+                        self.keep_undelivered();
+                        self.end(Ended::Closed);
+                    }
+                    Some(text) => self.end(Ended::Accused(text)),
+                }
+                return false;
+            }
+            Step::Violation(violation) => {
+                self.violation(violation);
+                return false;
+            }
         }
-        let counted = match message {
-            // Of a lane whose handshake is over, it does not come here.
-            Message::Data(_) => return false,
+        true
+    }
+
+    /// Carries out a counted message other than DATA: about flows, or about logs. Returns `false` if
+    /// nothing behind it is to be processed.
+    fn handle_counted(&mut self, lane: usize, message: Message<'_>, now: Instant) -> bool {
+        match message {
             Message::Open(flow, target, client, name) => {
                 let owner = Owner { client: client.into(), name: name.into() };
                 self.handle_open(lane, flow, target, owner, now);
-                true
             }
-            Message::Opened(flow) => {
-                if let Some(state) =
-                    self.flows.get_mut(&flow).filter(|flow| flow.pending.reset.is_none())
-                    && std::mem::take(&mut state.unanswered)
-                {
-                    self.events.push_back(Event::Accepted(flow));
-                }
-                true
-            }
-            Message::Fin(id) => {
-                // The application gets no more events of a flow that it reset or that was refused.
-                if let Some(flow) =
-                    self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none())
-                {
-                    flow.receive.finished = true;
-                    if !std::mem::replace(&mut flow.receive.notified, true) {
-                        self.events.push_back(Event::Readable(id));
-                    }
-                    self.tidy(id);
-                }
-                true
-            }
-            Message::Reset(flow, code) => {
-                if let Some(state) = self.flows.get(&flow) {
-                    // If both ends reset it at once, neither gets an event for the other's RESET.
-                    if state.pending.reset.is_none() {
-                        self.counters.flows_reset += 1;
-                        self.events.push_back(Event::Reset(flow, ResetCode::from_code(code)));
-                    }
-                    self.remove(flow);
-                }
-                true
-            }
+            Message::Opened(flow) => self.handle_opened(flow),
+            Message::Fin(flow) => self.handle_fin(flow),
+            Message::Reset(flow, code) => self.handle_reset(flow, code),
             Message::Credit(id, limit) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.credit = flow.credit.max(limit);
                     self.ready(id);
                 }
-                true
             }
             Message::Epoch(epoch, keep, capacity) => {
-                if (epoch != self.incoming.epoch() || epoch == Epoch::NONE)
-                    && let Err(error) = self.incoming.begin(epoch, keep, capacity)
-                {
-                    self.violation(Violation::Epoch(error.to_string()));
+                if let Err(violation) = self.handle_epoch(lane, epoch, keep, capacity, now) {
+                    self.violation(violation);
                     return false;
                 }
-                if self.incoming.capacity() > self.log_limit {
-                    // LIMITs on two lanes can overtake each other: the peer may hold an old one.
-                    self.limit_unsent = true;
-                    self.wake(lane);
-                }
-                self.start_limit_timer(now);
-                true
             }
-            Message::Limit(size) => {
-                if let Some(agreed) = &mut self.agreed {
-                    let to = size.max(SMALLEST_LOG);
-                    let from = std::mem::replace(&mut agreed.peer_limit, to);
-                    if to < from {
-                        self.events.push_back(Event::Limited { from, to });
-                    }
-                }
-                self.wake(lane);
-                true
-            }
+            Message::Limit(size) => self.handle_limit(lane, size),
             Message::GoAway => {
-                if !std::mem::replace(&mut self.peer_going_away, true) {
+                if let Some(agreed) = &mut self.agreed
+                    && !std::mem::replace(&mut agreed.is_going_away, true)
+                {
                     self.events.push_back(Event::GoingAway);
                 }
-                true
             }
-            Message::Hello(_) => {
-                self.violation(Violation::Unexpected("second hello"));
-                return false;
-            }
-            Message::Ack(count) => {
-                match self.lanes[lane].acknowledge(count) {
-                    Some(done) => self.acknowledged(done),
-                    None => {
-                        let limit = self.lanes[lane].written();
-                        self.violation(Violation::Bounds {
-                            what: "acknowledged messages",
-                            value: count,
-                            limit,
-                        });
-                        return false;
-                    }
-                }
-                false
-            }
-            Message::Ping(nonce) => {
-                if self.lanes[lane].answer_ping(nonce) {
-                    self.wake(lane);
-                }
-                false
-            }
-            Message::Pong(nonce) => {
-                if let Some(sample) = self.lanes[lane].pong(nonce, now) {
-                    // Smoothed as in RFC 6298.
-                    self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
-                }
-                false
-            }
-            Message::Close(code, text) => {
-                let text: String =
-                    String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect();
-                match code {
-                    close::FRAME_FAILED | close::LOG_LOST => {
-                        self.lanes[lane].abandon();
-                        self.events.push_back(Event::Drop(lane));
-                    }
-                    close::DONE => {
-                        self.keep_undelivered();
-                        self.end(Ended::Closed);
-                    }
-                    _ => self.end(Ended::Accused(text)),
-                }
-                return false;
-            }
-            Message::Pad(_) => false,
-            Message::Report(body) => {
-                match Counters::read(body) {
-                    Some(counters) => self.reports.received(counters, now),
-                    None => {
-                        self.violation(Violation::Unexpected("report that is no list of numbers"))
-                    }
-                }
-                false
-            }
-        };
-        if counted {
-            self.processed_one(lane, now);
+            // DATA is decoded first, and the lane processes the others.
+            _ => return false,
         }
+        self.processed_one(lane, now);
         true
+    }
+
+    fn handle_opened(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none())
+            && std::mem::take(&mut flow.unanswered)
+        {
+            self.events.push_back(Event::Accepted(id));
+        }
+    }
+
+    fn handle_fin(&mut self, id: FlowId) {
+        // The application gets no more events of a flow that it reset or that was refused.
+        if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) {
+            flow.receive.finished = true;
+            if !std::mem::replace(&mut flow.receive.notified, true) {
+                self.events.push_back(Event::Readable(id));
+            }
+            self.tidy(id);
+        }
+    }
+
+    fn handle_reset(&mut self, id: FlowId, code: u64) {
+        if let Some(flow) = self.flows.get(&id) {
+            // If both ends reset it at once, neither gets an event for the other's RESET.
+            if flow.pending.reset.is_none() {
+                self.counters.flows_reset += 1;
+                self.events.push_back(Event::Reset(id, ResetCode::from_code(code)));
+            }
+            self.remove(id);
+        }
+    }
+
+    fn handle_epoch(
+        &mut self,
+        lane: usize,
+        epoch: Epoch,
+        keep: Option<u64>,
+        capacity: u64,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        if epoch != self.incoming.epoch() || epoch == Epoch::NONE {
+            let begun = self.incoming.begin(epoch, keep, capacity);
+            begun.map_err(|error| Violation::Epoch(error.to_string()))?;
+        }
+        if self.incoming.capacity() > self.log_limit.get() {
+            // LIMITs on two lanes can overtake each other: the peer may hold an old one.
+            self.log_limit.announce();
+            self.wake(lane);
+        }
+        self.start_limit_timer(now);
+        Ok(())
+    }
+
+    fn handle_limit(&mut self, lane: usize, size: u64) {
+        if let Some(agreed) = &mut self.agreed {
+            let to = size.max(SMALLEST_LOG);
+            let from = std::mem::replace(&mut agreed.peer_limit, to);
+            if to < from {
+                self.events.push_back(Event::Limited { from, to });
+            }
+        }
+        self.wake(lane);
     }
 
     /// The client got the answer to its HELLO.
@@ -431,28 +400,16 @@ impl Session {
     /// literally. If that fails as well, this end drops the log.
     fn frame_failed(&mut self, lane: usize, error: &IncomingError) {
         self.counters.failures += 1;
-        if self.counters.received_blocks > self.failures.1 + FORGIVEN {
-            self.failures.0 = 0;
-        }
-        self.failures = (self.failures.0 + 1, self.counters.received_blocks);
-        if self.failures.0 > MAX_FAILURES {
-            return self.end(Ended::TooManyFailures(self.failures.0));
+        let failures = self.failures.another(self.counters.received_blocks);
+        if failures > MAX_FAILURES {
+            return self.end(Ended::TooManyFailures(failures));
         }
         let again = self.lanes[lane].failed();
         if again || matches!(error, IncomingError::NoLog) {
             self.incoming.discard();
-            for lane in 0..self.lanes.len() {
-                self.drop_lane(lane, close::LOG_LOST, &error.to_string());
-            }
+            self.drop_all(close::LOG_LOST, &error.to_string());
         } else {
             self.drop_lane(lane, close::FRAME_FAILED, &error.to_string());
-        }
-    }
-
-    /// Gives up a lane's transport with CLOSE, if there is one.
-    pub(super) fn drop_lane(&mut self, lane: usize, code: u64, text: &str) {
-        if self.lanes[lane].close(code, text) {
-            self.events.push_back(Event::Drop(lane));
         }
     }
 
@@ -461,7 +418,7 @@ impl Session {
         if ours || self.flows.contains_key(&id) {
             return self.violation(Violation::Unexpected("name of a new flow"));
         }
-        let Some(agreed) = self.agreed else { return };
+        let Some(agreed) = &self.agreed else { return };
         // Flows that the peer has closed may still be read here, up to this end's own limit; and on
         // each lane, OPENs may be ahead of RESETs on another lane. None of that is a violation.
         let limit = self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;
@@ -500,10 +457,7 @@ impl Session {
             }
         }
         // The span has moved, so any lane may be able to send.
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].has_unsent() || self.wants_resize() {
-                self.wake(lane);
-            }
-        }
+        let resizes = self.wants_resize();
+        self.wake_where(|lane| resizes || lane.has_unsent());
     }
 }

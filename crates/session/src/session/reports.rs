@@ -22,8 +22,8 @@ impl Reports {
         Reports { sent: Counters::default(), sent_at: now, due: false, received: None }
     }
 
-    pub(super) fn received(&mut self, counters: Counters, now: Instant) {
-        self.received = Some((Box::new(counters), now));
+    pub(super) fn received(&mut self, counters: Box<Counters>, now: Instant) {
+        self.received = Some((counters, now));
     }
 
     /// A lane is gone: if it was woken to send a REPORT, the next timer wakes another.

@@ -16,13 +16,6 @@ enum Next {
 }
 
 impl Session {
-    /// Notifies the driver, unless it knows already, that a lane has something to send.
-    pub(super) fn wake(&mut self, lane: usize) {
-        if self.lanes[lane].wake() {
-            self.events.push_back(Event::Transmit(lane));
-        }
-    }
-
     /// Appends messages that a lane has to send now to `out`, until that is `limit` bytes long or a
     /// little longer, or a block is to be encoded: then it returns the job. Run it without a lock
     /// on the session, give it back to [`Session::encoded`], and call this again. When it returns
@@ -75,11 +68,7 @@ impl Session {
             }
         }
         // They could not send blocks meanwhile.
-        for other in 0..self.lanes.len() {
-            if self.lanes[other].has_unsent() {
-                self.wake(other);
-            }
-        }
+        self.wake_where(Lane::has_unsent);
         self.note_memory();
     }
 
@@ -159,13 +148,13 @@ impl Session {
         if !self.send_counted(lane, limit, out) {
             return None;
         }
-        if std::mem::take(&mut self.limit_unsent) {
-            self.lanes[lane].push_control(&Message::Limit(self.log_limit));
+        if let Some(limit) = self.log_limit.take_unsent() {
+            self.lanes[lane].push_control(&Message::Limit(limit));
         }
         loop {
             if self.wants_resize()
                 && !self.outgoing.has_unacknowledged()
-                && !self.has_epoch_in_flight()
+                && !self.lanes.has_epoch_in_flight()
             {
                 self.begin_log();
             }
@@ -189,12 +178,6 @@ impl Session {
                 Next::Nothing => return None,
             }
         }
-    }
-
-    /// Whether an EPOCH is unacknowledged on any lane. No other log may begin then: messages of two
-    /// lanes can overtake each other, and a late EPOCH would take the peer back to the log before.
-    fn has_epoch_in_flight(&self) -> bool {
-        self.lanes.iter().any(Lane::has_epoch_in_flight)
     }
 
     pub(super) fn ping(&mut self, lane: usize, now: Instant) {

@@ -10,7 +10,7 @@ impl Session {
     /// how many there are. The call is ignored otherwise, and at a server or once the session has
     /// ended.
     pub fn attach(&mut self, lane: usize, now: Instant) {
-        let lanes = self.agreed.map_or(1, |agreed| agreed.lanes);
+        let lanes = self.agreed.as_ref().map_or(1, |agreed| agreed.lanes);
         if self.ended.is_some() || lane >= lanes || !self.is_client {
             return;
         }
@@ -40,7 +40,7 @@ impl Session {
         }
         if self.agreed.is_none() {
             let lanes = hello.lanes.clamp(1, self.config.lanes as u64);
-            self.lanes = (0..lanes).map(|_| Lane::new(Timers::new(&self.config), now)).collect();
+            self.lanes = Lanes::new(lanes as usize, &self.config, now);
         }
         if lane >= self.lanes.len() {
             return refuse(Answer::Unknown);
@@ -75,8 +75,8 @@ impl Session {
             answer,
             lane: lane as u64,
             lanes: self.lanes.len() as u64,
-            send_log: self.log_limit,
-            receive_log: self.log_limit,
+            send_log: self.log_limit.get(),
+            receive_log: self.log_limit.get(),
             early_credit: EARLY_CREDIT,
             max_flows: self.config.max_flows,
             contexts: self.incoming.contexts() as u64,
@@ -159,15 +159,16 @@ impl Session {
             early_credit: hello.early_credit.min(SEND_QUEUE as u64),
             peer_limit: hello.receive_log,
             peer_send_log: hello.send_log,
+            agent: hello.agent.clone(),
+            sharing: hello.sharing,
+            is_going_away: false,
         });
         let contexts = usize::try_from(hello.contexts).unwrap_or(usize::MAX);
         self.outgoing.limit_contexts(contexts.min(self.config.contexts));
-        self.incoming.set_limit(self.largest_limit);
+        self.incoming.set_limit(self.log_limit.largest());
         if self.outgoing.capacity() > self.next_log() {
             self.outgoing.discard();
         }
-        self.peer_agent.clone_from(&hello.agent);
-        self.peer_sharing = hello.sharing;
         true
     }
 
@@ -190,7 +191,7 @@ impl Session {
     }
 
     fn new_log(&mut self) -> Option<u64> {
-        self.agreed?;
+        self.agreed.as_ref()?;
         let size = self.next_log();
         let log = self.random.next();
         let [.., low, high] = self.config.random;

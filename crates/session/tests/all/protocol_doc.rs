@@ -10,10 +10,11 @@ const MESSAGE: &str = include_str!("../../src/message.rs");
 const HELLO: &str = include_str!("../../src/hello.rs");
 const LIMITS: &str = include_str!("../../src/limits.rs");
 const FLOW: &str = include_str!("../../src/flow.rs");
-const SESSION: &str = include_str!("../../src/session/mod.rs");
 const ACKS: &str = include_str!("../../src/lane/acks.rs");
 const RECEIVE: &str = include_str!("../../src/session/receive.rs");
 const TRANSPORTS: &str = include_str!("../../src/session/transports.rs");
+const LANE: &str = include_str!("../../src/lane/received.rs");
+const LOG_LIMIT: &str = include_str!("../../src/session/log_limit.rs");
 const INCOMING: &str = include_str!("../../src/incoming.rs");
 const DOMAINS: &str = include_str!("../../src/domains.rs");
 const CONFIG: &str = include_str!("../../src/config.rs");
@@ -102,7 +103,7 @@ fn codes_of_reset_and_close() {
         .skip(2)
         .take_while(|line| line.starts_with('|'))
         .collect();
-    let code = constants(SESSION, "mod close {");
+    let code = constants(MESSAGE, "mod close {");
     assert_eq!(close.len(), code.len());
     for (row, (code, name)) in close.iter().zip(code) {
         assert!(row.starts_with(&format!("| {code} | {name} |")), "{row}");
@@ -164,7 +165,7 @@ fn limits() {
         (DOMAINS, "UNKNOWN: &[u8] = b\"?\";", "The client `?` is the exception"),
         (ACKS, "ACK_MESSAGES: u64 = 1024;", "| messages | 1,024 |"),
         (LIMITS, "ACK_BYTES: u64 = 1 << 20;", "| decoded bytes | the lesser of 1 MiB and C / 32 "),
-        (RECEIVE, "ACK_BYTES.min(span / 8)", "C / 32"),
+        (LANE, "ACK_BYTES.min(span / 8)", "C / 32"),
         (INCOMING, "self.capacity / 4", "S is C / 4"),
         (
             RECEIVE,
@@ -192,7 +193,7 @@ fn violations() {
     let (_, section) = DOC.split_once("### Violations\n").expect("the section");
     let (section, _) = section.split_once("\n## ").expect("its end");
     let mut found = 0;
-    for source in [RECEIVE, TRANSPORTS] {
+    for source in [RECEIVE, TRANSPORTS, LANE, LOG_LIMIT] {
         for from in ["Unexpected(\"", "what: \"", "violation(violation(\""] {
             for name in
                 source.split(from).skip(1).map(|rest| rest.split_once('"').expect("its end").0)

@@ -1,0 +1,160 @@
+//! The largest log that this end keeps in each direction, and whether the peer follows it.
+
+use super::*;
+
+/// What follows when the peer had time enough to begin a smaller log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LimitCheck {
+    /// Nothing.
+    Nothing,
+    /// This end drops what it received, so that the peer must begin again.
+    Discard,
+    /// It had to be done before: the peer does not mean to follow.
+    Violated,
+}
+
+/// A limit that the peer has yet to follow.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// When to check.
+    at: Instant,
+    /// The acknowledged offset when the limit was sent, and at the last check.
+    sent_at: u64,
+    progress: u64,
+}
+
+/// The limit now, and its past.
+#[derive(Debug)]
+pub(super) struct LogLimit {
+    /// Largest log that this end accepts now, in bytes: see [`Session::set_log_limit`].
+    now: u64,
+    /// The largest limit that was ever set.
+    largest: u64,
+    /// LIMIT is to be sent.
+    unsent: bool,
+    /// Set while the peer has to begin a log within the limit.
+    due: Option<Due>,
+    /// The peer did not follow a limit in time, and lost its log.
+    enforced: bool,
+}
+
+impl LogLimit {
+    pub(super) fn new(log: u64) -> LogLimit {
+        LogLimit { now: log, largest: log, unsent: false, due: None, enforced: false }
+    }
+
+    /// The limit now, in bytes.
+    pub(super) fn get(&self) -> u64 {
+        self.now
+    }
+
+    /// The largest limit that was ever set.
+    pub(super) fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// Sets the limit. Returns whether it changes.
+    fn set(&mut self, log: u64) -> bool {
+        self.largest = self.largest.max(log);
+        std::mem::replace(&mut self.now, log) != log
+    }
+
+    /// LIMIT is to be sent.
+    pub(super) fn announce(&mut self) {
+        self.unsent = true;
+    }
+
+    /// The limit, if LIMIT is to be sent. It is sent then.
+    pub(super) fn take_unsent(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.unsent).then_some(self.now)
+    }
+
+    /// When to [`check`](LogLimit::check).
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due.map(|due| due.at)
+    }
+
+    /// The peer has `patience` to begin a log within the limit, if its log is larger.
+    pub(super) fn start_timer(&mut self, incoming: &Incoming, patience: Duration, now: Instant) {
+        let acknowledged = incoming.acknowledged();
+        let due = Due { at: now + patience, sent_at: acknowledged, progress: acknowledged };
+        self.due = (incoming.capacity() > self.now).then(|| self.due.unwrap_or(due));
+    }
+
+    /// A peer that got a smaller limit begins a log within it as soon as nothing of the old one is
+    /// in flight. If it stands still, or sends more than a whole log after the limit, it does not
+    /// mean to. Without a transport it has more time.
+    fn check(
+        &mut self,
+        incoming: &Incoming,
+        is_up: bool,
+        patience: Duration,
+        now: Instant,
+    ) -> LimitCheck {
+        let Some(due) = self.due.as_mut().filter(|due| now >= due.at) else {
+            return LimitCheck::Nothing;
+        };
+        let (acknowledged, capacity) = (incoming.acknowledged(), incoming.capacity());
+        let progress =
+            acknowledged > due.progress && acknowledged - due.sent_at.min(acknowledged) <= capacity;
+        if capacity <= self.now || acknowledged == 0 {
+            self.due = None;
+            LimitCheck::Nothing
+        } else if !is_up || progress {
+            (due.progress, due.at) = (acknowledged, now + patience);
+            LimitCheck::Nothing
+        } else if std::mem::replace(&mut self.enforced, true) {
+            // Once may be a lane that was lost at the wrong moment; twice is not.
+            LimitCheck::Violated
+        } else {
+            self.due = None;
+            LimitCheck::Discard
+        }
+    }
+}
+
+impl Session {
+    /// Sets the largest log that this end keeps in each direction from now on, in bytes. A log that
+    /// is larger begins again, empty, as soon as nothing of it is in flight. So does a log that is
+    /// full, if it may then be at least twice as large. Other logs stay as they are.
+    ///
+    /// # Errors
+    /// [`ConfigError::Log`] unless `log` is [`SMALLEST_LOG`] to
+    /// [`LARGEST_LOG`](crate::LARGEST_LOG).
+    pub fn set_log_limit(&mut self, log: u64, now: Instant) -> Result<(), ConfigError> {
+        check_log(log)?;
+        if self.ended.is_none() && self.log_limit.set(log) {
+            self.incoming.raise_limit(log);
+            // Even before the handshake is complete: the HELLO that was sent may have named another
+            // limit.
+            self.log_limit.announce();
+            self.start_limit_timer(now);
+            self.note_memory();
+            self.wake_where(|_| true);
+        }
+        Ok(())
+    }
+
+    /// The peer has `dead_after` to begin a log within the limit, if its log is larger.
+    pub(super) fn start_limit_timer(&mut self, now: Instant) {
+        self.log_limit.start_timer(&self.incoming, self.config.dead_after, now);
+    }
+
+    /// Does what is due if the peer has not followed a limit in time.
+    pub(super) fn enforce_limit(&mut self, now: Instant) {
+        let is_up = self.lanes.iter().any(Lane::is_up);
+        match self.log_limit.check(&self.incoming, is_up, self.config.dead_after, now) {
+            LimitCheck::Nothing => {}
+            LimitCheck::Violated => self.violation(Violation::Bounds {
+                what: "a log",
+                value: self.incoming.capacity(),
+                limit: self.log_limit.get(),
+            }),
+            LimitCheck::Discard => {
+                self.incoming.discard();
+                self.drop_all(close::LOG_LOST, "the log is larger than the limit");
+                self.note_memory();
+            }
+        }
+    }
+}
