@@ -162,22 +162,27 @@ fn minimum_redundancy(a: &mut [u32]) {
     }
 }
 
-/// The first word of each length, if the lengths are those of a complete code: RFC 1951, section
-/// 3.2.2.
-fn first_words(lengths: &[u8; 256]) -> Option<[u32; HUFFMAN_MAX_BITS as usize + 1]> {
+/// How many words of each length there are, if the lengths are those of a complete code. At 0, how
+/// many symbols have none.
+fn complete(lengths: &[u8; 256]) -> Option<[u32; HUFFMAN_MAX_BITS as usize + 1]> {
     let mut counts = [0u32; HUFFMAN_MAX_BITS as usize + 1];
     for &bits in lengths {
         *counts.get_mut(usize::from(bits))? += 1;
     }
-    counts[0] = 0;
+    let taken: u32 =
+        (1..=HUFFMAN_MAX_BITS).map(|bits| counts[bits as usize] << (HUFFMAN_MAX_BITS - bits)).sum();
+    (taken == 1 << HUFFMAN_MAX_BITS).then_some(counts)
+}
+
+/// The first word of each length, if the lengths are those of a complete code: RFC 1951, section
+/// 3.2.2.
+fn first_words(lengths: &[u8; 256]) -> Option<[u32; HUFFMAN_MAX_BITS as usize + 1]> {
+    let counts = complete(lengths)?;
     let mut first = [0; HUFFMAN_MAX_BITS as usize + 1];
-    let mut word = 0;
-    for bits in 1..first.len() {
-        word = (word + counts[bits - 1]) << 1;
-        first[bits] = word;
+    for bits in 2..first.len() {
+        first[bits] = (first[bits - 1] + counts[bits - 1]) << 1;
     }
-    let longest = HUFFMAN_MAX_BITS as usize;
-    (first[longest] + counts[longest] == 1 << HUFFMAN_MAX_BITS).then_some(first)
+    Some(first)
 }
 
 /// A code to write with.
@@ -277,17 +282,34 @@ impl HuffmanReader {
 
     /// Becomes the code of these lengths. Returns whether it is complete; if not, nothing changes.
     pub fn set(&mut self, lengths: &[u8; 256]) -> bool {
-        let Some(mut next) = first_words(lengths) else { return false };
-        for (symbol, &bits) in lengths.iter().enumerate() {
-            if bits > 0 {
-                let next = &mut next[usize::from(bits)];
-                let shift = HUFFMAN_MAX_BITS - u32::from(bits);
-                let begin = (*next << shift) as usize;
-                self.entries[begin..begin + (1 << shift)]
-                    .fill(symbol as u16 | u16::from(bits) << 8);
-                *next += 1;
-            }
+        let Some(counts) = complete(lengths) else { return false };
+        // Symbols in the order of their words, and behind them those that have none.
+        let mut ends = [0usize; HUFFMAN_MAX_BITS as usize + 1];
+        ends[0] = 256;
+        for bits in 2..ends.len() {
+            ends[bits] = ends[bits - 1] + counts[bits - 1] as usize;
         }
+        let mut order = [0u8; 512];
+        for (symbol, &bits) in lengths.iter().enumerate() {
+            let end = &mut ends[usize::from(bits)];
+            order[*end & 511] = symbol as u8;
+            *end += 1;
+        }
+        let (mut symbols, mut entries) = (&order[..256], &mut self.entries[..]);
+        // Each length by a loop of its own: how many entries a word has is known then.
+        macro_rules! fill {
+            ($($bits:literal)*) => {$(
+                let (words, more) = symbols.split_at(counts[$bits] as usize);
+                let (places, rest) = entries.split_at_mut(words.len() << (11 - $bits));
+                let places = places.as_chunks_mut::<{ 1 << (11 - $bits) }>().0;
+                for (place, &symbol) in places.iter_mut().zip(words) {
+                    *place = [u16::from(symbol) | $bits << 8; 1 << (11 - $bits)];
+                }
+                (symbols, entries) = (more, rest);
+            )*};
+        }
+        fill!(1 2 3 4 5 6 7 8 9 10 11);
+        let _ = (symbols, entries);
         true
     }
 
