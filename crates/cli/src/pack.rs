@@ -17,7 +17,7 @@ pub(crate) use format::FormatName;
 use format::{Container, Writer};
 use oncewire_codec::pack::{CONTEXTS, Header, Summary};
 use oncewire_codec::zstd_frames::{self, ContentChecksum};
-use oncewire_codec::{DEFAULT_CACHE, EncodeError};
+use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_CACHE, EncodeError, MAX_BLOCK};
 use serde::Serialize;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -54,6 +54,18 @@ struct Report {
     cpu_budget: Option<adapting::Report>,
 }
 
+/// The largest block, in bytes.
+fn block(args: &PackArgs, cache: u64) -> usize {
+    let block = args.block.unwrap_or_else(|| {
+        // Larger ones take fewer bytes; smaller ones are sent sooner, and steered by the budget.
+        let is_live = args.format == FormatName::Zstd || args.cpu_budget.is_some();
+        let most = if is_live { DEFAULT_BLOCK } else { MAX_BLOCK };
+        // A log has at least one block.
+        (most as u64).min(cache.max(DEFAULT_BLOCK as u64))
+    });
+    usize::try_from(block).unwrap_or(usize::MAX)
+}
+
 pub(crate) fn run(args: &PackArgs) -> Outcome {
     if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage(
@@ -74,12 +86,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         FormatName::Oncewire => (base_len + DEFAULT_CACHE).min(MAX_DEFAULT_CACHE),
         FormatName::Zstd => zstd_frames::DEFAULT_WINDOW,
     });
-    let header = Header {
-        cache,
-        max_block: usize::try_from(args.block).unwrap_or(usize::MAX),
-        seed: 0,
-        base,
-    };
+    let header = Header { cache, max_block: block(args, cache), seed: 0, base };
     let encoder = args.codec.encoder(args.inside.looks_inside() && !is_zstd)?;
     let mut input = Input::open(args.input.as_deref())?;
     // The file itself is the log, unless something comes before it there, or it is read slowly.

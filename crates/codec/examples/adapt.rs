@@ -15,7 +15,7 @@
 
 use cpu_time::ThreadTime;
 use oncewire_codec::adapt::{Controller, CpuShare, Effort, Ladder};
-use oncewire_codec::{DEFAULT_PERIOD, Encoder, Entropy, MAX_BLOCK};
+use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_PERIOD, Encoder, Entropy};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ fn encoder(files: &[Vec<u8>]) -> Result<Encoder, Box<dyn Error>> {
 /// Encodes everything at the effort at hand; returns the bytes of the frames.
 fn encode(encoder: &mut Encoder, files: &[Vec<u8>]) -> Result<usize, Box<dyn Error>> {
     let mut wire = 0;
-    for block in files.iter().flat_map(|file| file.chunks(MAX_BLOCK)) {
+    for block in files.iter().flat_map(|file| file.chunks(DEFAULT_BLOCK)) {
         wire += encoder.encode_frame(block, 0)?.len();
     }
     Ok(wire)
@@ -139,7 +139,7 @@ fn paced(
     let (mut offered, mut wire) = (0, 0);
     let mut decisions = Vec::new();
     let mut encoding = Duration::ZERO;
-    for block in files.iter().flat_map(|file| file.chunks(MAX_BLOCK)) {
+    for block in files.iter().flat_map(|file| file.chunks(DEFAULT_BLOCK)) {
         let due = Duration::from_secs_f64(offered as f64 / rate);
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let cpu = ThreadTime::now();

@@ -8,7 +8,7 @@
 //! Prints what each client's copy takes on the link, in parts of the first, and the copies that six
 //! clients take together: with `--share all` about 1, with `none` 6.
 
-use oncewire_codec::{Domain, Encoder, MAX_BLOCK, Sharing, Stream};
+use oncewire_codec::{DEFAULT_BLOCK, Domain, Encoder, Sharing, Stream};
 use std::error::Error;
 
 const CLIENTS: usize = 8;
@@ -21,10 +21,10 @@ fn copies(content: &[u8], sharing: Sharing) -> Result<Vec<f64>, Box<dyn Error>> 
         let mut stream = Stream::new(Domain(1 + client as u64));
         let (mut rest, mut size) = (content, 0);
         while !rest.is_empty() {
-            let ahead = &rest[..rest.len().min(MAX_BLOCK + Stream::AHEAD)];
+            let ahead = &rest[..rest.len().min(DEFAULT_BLOCK + Stream::AHEAD)];
             let len = match rest.len() {
-                0..=MAX_BLOCK => rest.len(),
-                _ => encoder.whole_chunks(&mut stream, ahead, MAX_BLOCK),
+                0..=DEFAULT_BLOCK => rest.len(),
+                _ => encoder.whole_chunks(&mut stream, ahead, DEFAULT_BLOCK),
             };
             frame.clear();
             encoder.encode_ahead(&mut stream, ahead, len, client)?.append_to(&mut frame);

@@ -22,7 +22,7 @@ pub(crate) use backlog::Backlog;
 pub use stream::Stream;
 
 use crate::domain::Domain;
-use crate::limits::MAX_BLOCK;
+use crate::limits::DEFAULT_BLOCK;
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
 use oncewire_kernels::Pages;
@@ -131,8 +131,8 @@ impl ChunkIndex {
             clients: Clients::default(),
             log: next_log(),
             joined: Vec::with_capacity(2 * density::BEHIND + MAX as usize),
-            shared: Vec::with_capacity(MAX_BLOCK / MIN as usize + 2),
-            chunks: Vec::with_capacity(MAX_BLOCK / MIN as usize + 2),
+            shared: Vec::with_capacity(DEFAULT_BLOCK / MIN as usize + 2),
+            chunks: Vec::with_capacity(DEFAULT_BLOCK / MIN as usize + 2),
             backlog,
             catch_up: None,
         })
@@ -546,7 +546,7 @@ fn put(entries: &mut [u64], hash: u64, offset: u64, noted: u64) -> usize {
 }
 
 fn floor(log: &Log, offset: u64) -> u64 {
-    log.geometry().floor(offset, MAX_BLOCK)
+    log.geometry().floor(offset, DEFAULT_BLOCK)
 }
 
 /// `len` bytes of the log from `source` on, if a block at `offset` may refer to them.

@@ -301,7 +301,7 @@ pub(crate) fn most_decoder_buffers(max_block: usize, span: u64) -> usize {
     let ranges = usize::try_from(span).unwrap_or(usize::MAX).min(MAX_HELD_RANGES) + 64;
     2 * (3 * (max_block + COPY_SLACK) + max_block * size_of::<Match>())
         + 2 * (ranges + ranges.min(max_block)) * size_of::<Range<u64>>()
-        + ColumnBuffers::MOST
+        + ColumnBuffers::most(max_block)
 }
 
 const _: () = assert!(MAX_BLOCK <= u32::MAX as usize);

@@ -102,7 +102,7 @@ pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};
 pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts};
-pub use limits::{MAX_BLOCK, MAX_CONTEXTS};
+pub use limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
 pub use oncewire_kernels::{
     ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter, ZstdFailure,

@@ -2,8 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-/// Largest block in bytes. Descriptors, buffers and limits are sized for it.
-pub const MAX_BLOCK: usize = 64 << 10;
+/// Largest block in bytes. Packs have such blocks: larger ones take fewer bytes, and less time.
+pub const MAX_BLOCK: usize = 256 << 10;
+
+/// Largest block in bytes unless told otherwise: small enough that others do not wait long for it. No
+/// frame with fields of fixed width, and no datagram, has a larger one.
+pub const DEFAULT_BLOCK: usize = 64 << 10;
 
 /// Most entropy contexts that an encoder or decoder can have.
 pub const MAX_CONTEXTS: usize = 256;

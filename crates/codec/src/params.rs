@@ -12,7 +12,7 @@ use crate::entropy::{Entropy, ReadContext, TranscodeModels, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
 use crate::inside::Inside;
-use crate::limits::{MAX_BLOCK, MAX_CONTEXTS};
+use crate::limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_CONTEXTS};
 use crate::log::{Geometry, Log};
 use crate::policy::CachePolicy;
 use crate::sampler::{AnySampler, SampleHash, Sampler};
@@ -44,7 +44,7 @@ impl Default for Common {
         Common {
             cache: DEFAULT_CACHE,
             span: 0,
-            max_block: MAX_BLOCK,
+            max_block: DEFAULT_BLOCK,
             seed: ChecksumSeed::default(),
             contexts: 1,
             policy: CachePolicy::All,
@@ -96,7 +96,7 @@ macro_rules! common_parameters {
             self
         }
 
-        /// Largest block in bytes, 1..=65,536. Default 65,536.
+        /// Largest block in bytes, 1..=262,144. Default 65,536. The same at both ends.
         pub fn max_block(mut self, bytes: usize) -> Self {
             self.common.max_block = bytes;
             self
@@ -279,7 +279,7 @@ impl EncoderBuilder {
 
     /// Memory in bytes of one entropy context, once it is used.
     pub fn context_memory(&self) -> usize {
-        WriteContext::memory(self.entropy)
+        WriteContext::memory(self.entropy, self.common.max_block)
     }
 
     /// Upper bound of the memory in bytes of an encoder with these parameters, by part. Log and
@@ -412,7 +412,8 @@ impl EncoderBuilder {
     /// # Errors
     /// As [`EncoderBuilder::build`], and [`ConfigError::Conflict`] with a cache policy other than
     /// `all`, a search that keeps content itself, [`Sharing::Chunks`], or
-    /// [`EncoderBuilder::inside`]: these need frames in order.
+    /// [`EncoderBuilder::inside`], which need frames in order, or with a block limit above
+    /// [`DEFAULT_BLOCK`].
     pub fn build_datagrams(self) -> Result<DatagramEncoder, ConfigError> {
         if self.common.policy != CachePolicy::All || self.sharing == Sharing::Chunks || self.inside
         {
@@ -421,6 +422,7 @@ impl EncoderBuilder {
             ));
         }
         let kernels = self.kernels;
+        check_datagrams(self.common.max_block)?;
         let (finder, _) = self.build_halves()?;
         if matches!(finder.past, Past::Store(_)) {
             return Err(ConfigError::Conflict("datagrams need a search that uses the content log"));
@@ -434,6 +436,14 @@ impl EncoderBuilder {
         let buffers = DatagramEncoder::most_buffers(self.common.cache, self.common.max_block);
         EncoderMemory { contexts: 0, inside: 0, buffers, ..self.memory() }
     }
+}
+
+/// Whether datagrams can have runs of so many bytes.
+fn check_datagrams(max_block: usize) -> Result<(), ConfigError> {
+    if max_block > DEFAULT_BLOCK {
+        return Err(ConfigError::Conflict("datagrams need a block limit of at most 65,536 bytes"));
+    }
+    Ok(())
 }
 
 impl Decoder {
@@ -476,8 +486,8 @@ impl DecoderBuilder {
     }
 
     /// Memory in bytes of one entropy context, once it is used.
-    pub fn context_memory() -> usize {
-        ReadContext::memory()
+    pub fn context_memory(&self) -> usize {
+        ReadContext::memory(self.common.max_block)
     }
 
     /// Upper bound of the memory in bytes of a decoder with these parameters, whatever its input.
@@ -485,7 +495,7 @@ impl DecoderBuilder {
         let Common { cache, max_block, contexts, .. } = self.common;
         DecoderMemory {
             log: usize::try_from(cache).unwrap_or(usize::MAX),
-            contexts: contexts.saturating_mul(ReadContext::memory()),
+            contexts: contexts.saturating_mul(self.context_memory()),
             inside: if self.inside { most_inside(contexts) } else { 0 },
             buffers: most_decoder_buffers(max_block, self.common.span),
         }
@@ -510,6 +520,7 @@ impl DecoderBuilder {
         if self.common.policy != CachePolicy::All {
             return Err(ConfigError::Conflict("datagrams need the cache policy `all`"));
         }
+        check_datagrams(self.common.max_block)?;
         let Common { max_block, seed, .. } = self.common;
         Ok(DatagramDecoder::new(Log::new(geometry)?, max_block, seed, self.kernels))
     }

@@ -23,6 +23,8 @@ use twox_hash::XxHash64;
 
 /// First bytes of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// Largest block in bytes.
+pub const MAX_BLOCK: usize = ZSTD_BLOCK_MAX;
 /// Window in bytes unless told otherwise: the largest that the program `zstd` and libzstd's streaming
 /// decoder accept without an option.
 pub const DEFAULT_WINDOW: u64 = 128 << 20;
@@ -328,9 +330,9 @@ mod tests {
         fn everything_comes_back(
             content in content(), level in 1i32..=3,
             cache in prop_oneof![Just(1u64 << 20), 70_000u64..300_000],
-            max_block in prop_oneof![Just(65536usize), 1usize..20_000],
+            max_block in prop_oneof![Just(65536usize), Just(MAX_BLOCK), 1usize..20_000],
         ) {
-            let frame = frame(&content, cache, max_block, level);
+            let frame = frame(&content, cache, max_block.min(cache as usize), level);
             prop_assert!(decoded(&frame, content.len()) == content);
         }
     }

@@ -12,7 +12,9 @@ use allocation_counter::measure;
 use common::content::{noise, text};
 use common::params::Params;
 use oncewire_codec::table::COMPACT_LIMIT;
-use oncewire_codec::{CachePolicy, Decoded, Decoder, Encoder, EncoderBuilder, Entropy, MAX_BLOCK};
+use oncewire_codec::{
+    CachePolicy, DEFAULT_BLOCK, Decoded, Decoder, Encoder, EncoderBuilder, Entropy,
+};
 use oncewire_family::BucketShape;
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{FamilySearch, MatcherKind, SamplerKind, TableKind};
@@ -102,18 +104,18 @@ fn tables_follow_sampler_and_period() {
 /// Zeros, which the published MODP marks at every byte; runs; text; random bytes; short repeats,
 /// each a match; then all of it again.
 fn unfriendly() -> Vec<Vec<u8>> {
-    let text = text(1, MAX_BLOCK);
+    let text = text(1, DEFAULT_BLOCK);
     // Pieces of 13 bytes from all over the text, every second one moved: as many matches as
     // possible.
-    let mixed: Vec<u8> = (0..MAX_BLOCK / 13)
-        .flat_map(|i| text[(i * 7919) % (MAX_BLOCK - 13)..][..13].to_vec())
+    let mixed: Vec<u8> = (0..DEFAULT_BLOCK / 13)
+        .flat_map(|i| text[(i * 7919) % (DEFAULT_BLOCK - 13)..][..13].to_vec())
         .collect();
     let once = [
         text,
         mixed,
-        common::content::text(2, MAX_BLOCK),
-        vec![0; MAX_BLOCK],
-        noise(2, MAX_BLOCK),
+        common::content::text(2, DEFAULT_BLOCK),
+        vec![0; DEFAULT_BLOCK],
+        noise(2, DEFAULT_BLOCK),
         noise(3, 1),
         Vec::new(),
     ];
@@ -160,7 +162,9 @@ fn allocations_stay_within_the_promise_whatever_the_content() {
                         let start = frames.len();
                         encoder.encode_frame(block, i % 3).unwrap().append_to(&mut frames);
                         encoder.acknowledge(encoder.end());
-                        assert!(frames.len() - start < MAX_BLOCK + 200 && frames.len() < 1 << 21);
+                        assert!(
+                            frames.len() - start < DEFAULT_BLOCK + 200 && frames.len() < 1 << 21
+                        );
                     }
                     ends = Some(encoder);
                 });

@@ -10,7 +10,7 @@ mod common;
 use allocation_counter::{AllocationInfo, measure};
 use common::content::{noise, text};
 use common::params::Params;
-use oncewire_codec::{Decoded, Entropy, MAX_BLOCK};
+use oncewire_codec::{DEFAULT_BLOCK, Decoded, Entropy};
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{FamilySearch, MatcherKind, SamplerKind};
 
@@ -26,9 +26,9 @@ fn blocks() -> Vec<Vec<u8>> {
             fresh.clone(),
             edited,
             fresh[10_000..45_000].to_vec(),
-            vec![b' '; MAX_BLOCK],
-            text(i + 10, MAX_BLOCK),
-            noise(i + 10, MAX_BLOCK),
+            vec![b' '; DEFAULT_BLOCK],
+            text(i + 10, DEFAULT_BLOCK),
+            noise(i + 10, DEFAULT_BLOCK),
             text(i + 20, 1448),
             noise(i + 20, 1448),
             Vec::new(),
@@ -57,7 +57,7 @@ fn a_block_allocates_nothing_at_either_end() {
                 ..Params::default()
             };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
-            let mut frame = Vec::with_capacity(MAX_BLOCK + 1000);
+            let mut frame = Vec::with_capacity(DEFAULT_BLOCK + 1000);
             let content: u64 = blocks.iter().map(|block| block.len() as u64).sum();
             assert!(content > 2 * params.cache);
             for generation in 0..4 {
@@ -96,7 +96,7 @@ fn a_block_of_chunks_allocates_nothing_and_neither_do_acknowledgements() {
             .encoder_builder()
             .search(FamilySearch::new(MatcherKind::ChunkMatch { form }).backlog(75_000));
         let (mut encoder, mut decoder) = (builder.build().unwrap(), params.decoder());
-        let mut frame = Vec::with_capacity(MAX_BLOCK + 1000);
+        let mut frame = Vec::with_capacity(DEFAULT_BLOCK + 1000);
         for generation in 0..4 {
             for (i, block) in blocks.iter().enumerate() {
                 frame.clear();
@@ -124,7 +124,7 @@ fn waiting_for_bytes_or_content_allocates_nothing() {
     let params = Params { cache: 1 << 20, span: 1 << 18, explicit: true, ..Params::default() };
     let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
     let (first, second) = (
-        text(1, MAX_BLOCK),
+        text(1, DEFAULT_BLOCK),
         [text(2, 100), text(1, 30_000), text(3, 100), text(1, 30_000)].concat(),
     );
     let (mut early, mut late) = (Vec::new(), Vec::new());

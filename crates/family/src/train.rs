@@ -32,7 +32,7 @@ impl Default for Training {
             window: oncewire_codec::DEFAULT_WINDOW,
             period: oncewire_codec::DEFAULT_PERIOD,
             cache: oncewire_codec::DEFAULT_CACHE,
-            block: oncewire_codec::MAX_BLOCK,
+            block: oncewire_codec::DEFAULT_BLOCK,
             min_gain: 0.001,
             patience: 3,
         }

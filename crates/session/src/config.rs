@@ -8,7 +8,7 @@ use crate::limits::{
 use crate::opening::Opening;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::search::MaxMatchSearch;
-use oncewire_codec::{CachePolicy, Decoder, DecoderBuilder, EncoderBuilder, MAX_BLOCK};
+use oncewire_codec::{CachePolicy, DEFAULT_BLOCK, Decoder, DecoderBuilder, EncoderBuilder};
 use std::time::Duration;
 
 /// Parameters of one end of a session. [`Config::build`] checks them.
@@ -292,7 +292,7 @@ impl Config {
 /// The number of entropy contexts for each lane, 1 to 4, of which those beyond the first take at
 /// most `memory` bytes.
 fn contexts_within(memory: u64, lanes: usize, encoder: &EncoderBuilder) -> usize {
-    let each = (lanes * (encoder.context_memory() + DecoderBuilder::context_memory())) as u64;
+    let each = (lanes * (encoder.context_memory() + Decoder::builder().context_memory())) as u64;
     (2..=4).rev().find(|&contexts| (contexts as u64 - 1) * each <= memory).unwrap_or(1)
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn encoder_of(template: &EncoderBuilder, log: u64, contexts: usize) -
         .inside(template.looks_inside() && log >= LEAST_INSIDE)
         .cache(log)
         .span(log / 4)
-        .max_block(MAX_BLOCK)
+        .max_block(DEFAULT_BLOCK)
         .contexts(MAX_LANES * contexts)
         // A session's decoder keeps everything, and the matcher does not learn what was
         // acknowledged.
@@ -404,7 +404,7 @@ mod tests {
                         .memory();
                     let contexts = lanes
                         * config.contexts
-                        * (config.encoder.context_memory() + DecoderBuilder::context_memory());
+                        * (config.encoder.context_memory() + Decoder::builder().context_memory());
                     let sum = (sender.log
                         + sender.table
                         + promised.domains

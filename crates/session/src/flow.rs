@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::domains::Owner;
 use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
-use oncewire_codec::{MAX_BLOCK, Stream};
+use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -186,7 +186,9 @@ impl SendQueue {
         self.acquired += acquired;
         self.len += bytes.len();
         match self.pieces.back_mut() {
-            Some(last) if last.len() + bytes.len() <= MAX_BLOCK => last.extend_from_slice(bytes),
+            Some(last) if last.len() + bytes.len() <= DEFAULT_BLOCK => {
+                last.extend_from_slice(bytes)
+            }
             _ if bytes.is_empty() => {}
             _ => self.pieces.push_back(bytes.to_vec()),
         }
@@ -353,7 +355,7 @@ mod tests {
         let mut queue = SendQueue::default();
         let (mut pushed, mut popped, mut acquired) = (0u32, 0u32, 0u64);
         for step in 0..2000usize {
-            let len = [0, 1, 37, 5000, LARGE_PIECE, MAX_BLOCK][step % 6];
+            let len = [0, 1, 37, 5000, LARGE_PIECE, DEFAULT_BLOCK][step % 6];
             let bytes: Vec<u8> = (0..len as u32).map(|at| ((pushed + at) % 251) as u8).collect();
             pushed += len as u32;
             acquired += len as u64;

@@ -1,6 +1,6 @@
 //! Limits of sessions, most of which `docs/PROTOCOL.md` states. Depends on nothing.
 
-use oncewire_codec::MAX_BLOCK;
+use oncewire_codec::DEFAULT_BLOCK;
 
 /// Most lanes of a session.
 pub const MAX_LANES: usize = 8;
@@ -32,12 +32,12 @@ pub const EARLY_CREDIT: u64 = 16 << 10;
 /// Initial window of a flow beyond [`EARLY_CREDIT`], if the budget has it.
 pub(crate) const FIRST_WINDOW: u64 = 1 << 20;
 /// Bytes of one flow that may wait to be sent.
-pub(crate) const SEND_QUEUE: usize = 4 * MAX_BLOCK;
+pub(crate) const SEND_QUEUE: usize = 4 * DEFAULT_BLOCK;
 /// Bytes of one flow that may wait to be sent even when the others have used up the budget.
 pub(crate) const SEND_QUEUE_MIN: usize = 4 << 10;
 /// A piece of this many bytes is large: its buffer is well filled, and the block is not much shorter
 /// than it could be.
-pub(crate) const LARGE_PIECE: usize = MAX_BLOCK / 4 * 3;
+pub(crate) const LARGE_PIECE: usize = DEFAULT_BLOCK / 4 * 3;
 /// Counted messages that may be unacknowledged on a lane.
 pub(crate) const MAX_UNACKNOWLEDGED: usize = 16_384;
 /// Bytes of messages other than DATA and EPOCH, and of PAD, that may be unacknowledged on a lane;

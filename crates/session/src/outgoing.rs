@@ -11,8 +11,8 @@ use crate::message::{Epoch, Message};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::matcher::MatchStats;
 use oncewire_codec::{
-    ChecksumSeed, Domain, EncodeError, Encoder, EncoderBuilder, EncoderMemory, EncoderStats,
-    Geometry, MAX_BLOCK, Sharing, Stream,
+    ChecksumSeed, DEFAULT_BLOCK, Domain, EncodeError, Encoder, EncoderBuilder, EncoderMemory,
+    EncoderStats, Geometry, Sharing, Stream,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -414,7 +414,7 @@ impl Outgoing {
     /// An empty buffer that can hold a block.
     pub(crate) fn take_spare(&mut self) -> Vec<u8> {
         let mut spare = self.spare.pop().unwrap_or_default();
-        spare.reserve_exact(MAX_BLOCK);
+        spare.reserve_exact(DEFAULT_BLOCK);
         spare
     }
 

@@ -9,7 +9,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use oncewire_codec::{
-    ByteSet, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels, MAX_BLOCK,
+    ByteSet, DEFAULT_BLOCK, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels,
 };
 use std::hint::black_box;
 use std::ops::RangeInclusive;
@@ -54,7 +54,7 @@ fn warm(entropy: Entropy, before: &[u8]) -> Encoder {
 /// Appends the frames of `content` to `wire`.
 fn encode(encoder: &mut Encoder, content: &[u8], wire: &mut Vec<u8>) {
     wire.clear();
-    for block in content.chunks(MAX_BLOCK) {
+    for block in content.chunks(DEFAULT_BLOCK) {
         encoder.encode(block, wire).unwrap();
     }
 }
@@ -183,9 +183,9 @@ fn letters(len: usize) -> Vec<u8> {
 fn markers(c: &mut Criterion) {
     let content = letters(1 << 20);
     let set: ByteSet = ENDRE_MARKER_BYTES.into_iter().collect();
-    let mut found = vec![0; MAX_BLOCK];
+    let mut found = vec![0; DEFAULT_BLOCK];
     let mut all = |search: &dyn Fn(&[u8], &mut [u32]) -> usize| {
-        content.chunks(MAX_BLOCK).map(|block| search(block, &mut found)).sum()
+        content.chunks(DEFAULT_BLOCK).map(|block| search(block, &mut found)).sum()
     };
     let mut group = c.benchmark_group("markers");
     group.throughput(Throughput::Bytes(content.len() as u64));
@@ -216,7 +216,8 @@ fn floor(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(content.len() as u64));
     group.bench_function("copy and xxh3", |b| {
         b.iter(|| {
-            for (to, from) in copy.chunks_mut(MAX_BLOCK).zip(black_box(&content).chunks(MAX_BLOCK))
+            for (to, from) in
+                copy.chunks_mut(DEFAULT_BLOCK).zip(black_box(&content).chunks(DEFAULT_BLOCK))
             {
                 to.copy_from_slice(from);
                 black_box(xxh3_64(to));

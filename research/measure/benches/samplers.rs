@@ -7,7 +7,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oncewire_codec::sampler::Sampler;
-use oncewire_codec::{Kernels, MAX_BLOCK};
+use oncewire_codec::{DEFAULT_BLOCK, Kernels};
 use oncewire_family::SamplerKind;
 
 /// The bench knows how many markers this content has, so the sequence stays.
@@ -41,7 +41,7 @@ fn samplers(c: &mut Criterion) {
     for (name, expected) in names.into_iter().zip(SAMPLED) {
         let sampler = SamplerKind::named(name).unwrap().boxed();
         let all = || -> usize {
-            content.chunks(MAX_BLOCK).map(|block| count(&*sampler, kernels, block)).sum()
+            content.chunks(DEFAULT_BLOCK).map(|block| count(&*sampler, kernels, block)).sum()
         };
         assert_eq!(all(), expected, "{name}");
         group.bench_function(name, |b| b.iter(all));

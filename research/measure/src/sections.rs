@@ -8,7 +8,7 @@ use cpu_time::ThreadTime;
 use oncewire_codec::matcher::{Density, Matcher};
 use oncewire_codec::table::{CompactTable, FingerprintTable, Markers};
 use oncewire_codec::{
-    ByteSet, CachePolicy, EncoderBuilder, Entropy, Geometry, Kernels, Log, MAX_BLOCK,
+    ByteSet, CachePolicy, DEFAULT_BLOCK, EncoderBuilder, Entropy, Geometry, Kernels, Log,
 };
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::optimal::{DEFAULT_POINTER, Filter, Optimal};
@@ -175,7 +175,7 @@ fn speed(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box<dy
                     .push(published(plain(cache, PACKET)).sampler(sampler(name)).period(period));
             }
             for period in periods {
-                settings.push(plain(cache, MAX_BLOCK).sampler(sampler(name)).period(period));
+                settings.push(plain(cache, DEFAULT_BLOCK).sampler(sampler(name)).period(period));
             }
         }
         // The two modes differ in block size, so they are measured separately.
@@ -186,7 +186,7 @@ fn speed(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box<dy
         };
         let runs = if large { corpus.runs.min(3) } else { corpus.runs };
         let as_published = measure(&corpus.data, PACKET, runs, &collect(packets));
-        let ours = measure(&corpus.data, MAX_BLOCK, runs, &collect(blocks));
+        let ours = measure(&corpus.data, DEFAULT_BLOCK, runs, &collect(blocks));
         for (form, title, measured) in [
             ("published", "max-match as published, packets", &as_published),
             ("ours", "our max-match, 64 KiB blocks", &ours),
@@ -249,12 +249,12 @@ fn speed(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box<dy
 /// Speed of the marker search alone in bytes per second, and bytes per marker.
 fn search(corpus: &Corpus, kind: &SamplerKind, period: usize) -> (f64, f64) {
     let (sampler, data) = (kind.boxed(), corpus.front(64 << 20));
-    let mut markers = vec![0; MAX_BLOCK];
+    let mut markers = vec![0; DEFAULT_BLOCK];
     let (mut times, mut count) = (Vec::new(), 0);
     for _ in 0..corpus.runs {
         count = 0;
         let start = ThreadTime::now();
-        for block in data.chunks(MAX_BLOCK) {
+        for block in data.chunks(DEFAULT_BLOCK) {
             count += sampler.sample(Kernels::detect(), block, 32, period, 0, &mut markers).count;
         }
         times.push(start.elapsed().as_secs_f64());
@@ -278,7 +278,7 @@ fn period_for(corpus: &Corpus, kind: &SamplerKind, rate: f64) -> usize {
 fn samplers(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box<dyn Error>> {
     let cache = corpus.data.len() as u64 + (1 << 20);
     let mut optimal = Optimal::new(32, cache, DEFAULT_POINTER, Filter::Bloom)?;
-    for block in corpus.data.chunks(MAX_BLOCK) {
+    for block in corpus.data.chunks(DEFAULT_BLOCK) {
         optimal.add_block(block);
     }
     let totals = optimal.totals();
@@ -322,15 +322,15 @@ fn samplers(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box
                 // rates.
                 .map(|(name, period)| {
                     let rate = search(&Corpus::sample(corpus), &sampler(name), period).1;
-                    form(plain(cache, MAX_BLOCK))
+                    form(plain(cache, DEFAULT_BLOCK))
                         .sampler(sampler(name))
                         .period(period)
                         .table_entries((cache as f64 / rate) as u64)
                 })
                 .collect()
         };
-        let ours = measure(&corpus.data, MAX_BLOCK, corpus.runs, &settings(|builder| builder));
-        let plain_form = measure(&corpus.data, MAX_BLOCK, 1, &settings(published));
+        let ours = measure(&corpus.data, DEFAULT_BLOCK, corpus.runs, &settings(|builder| builder));
+        let plain_form = measure(&corpus.data, DEFAULT_BLOCK, 1, &settings(published));
         let mut rows = Vec::new();
         for (i, name) in SAMPLERS.iter().enumerate() {
             let (gigabytes, rate) = search(corpus, &sampler(name), periods[i]);
@@ -378,7 +378,7 @@ fn samplers(corpus: &Corpus, figures: &Path, out: &mut String) -> Result<(), Box
 /// Cost and benefit of a small window.
 fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>> {
     let cache = corpus.data.len() as u64 + (1 << 20);
-    for (title, block) in [("64 KiB blocks", MAX_BLOCK), ("packets of 1,448 bytes", PACKET)] {
+    for (title, block) in [("64 KiB blocks", DEFAULT_BLOCK), ("packets of 1,448 bytes", PACKET)] {
         let windows = [12usize, 16, 24, 32, 48, 64];
         let of = |entropy: Entropy| -> Vec<EncoderBuilder> {
             windows.map(|window| plain(cache, block).entropy(entropy).window(window)).to_vec()
@@ -421,7 +421,7 @@ fn windows(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Er
 fn matchers(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Error>> {
     let cache = corpus.data.len() as u64 + (1 << 20);
     let mut rows = Vec::new();
-    for (blocks, block) in [("64 KiB", MAX_BLOCK), ("1,448 bytes", PACKET)] {
+    for (blocks, block) in [("64 KiB", DEFAULT_BLOCK), ("1,448 bytes", PACKET)] {
         let settings = [plain(cache, block), published(plain(cache, block))];
         let cold = measure(&corpus.data, block, corpus.runs, &settings);
         let twice = [&corpus.data[..], &corpus.data[..]].concat();
@@ -463,12 +463,14 @@ fn policies(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn E
         ("new-blocks:100", CachePolicy::NewBlocks { below_percent: 100 }),
     ];
     for cache in [corpus.data.len() as u64 + (1 << 20), 64 << 20, 16 << 20] {
-        let settings: Vec<_> =
-            policies.iter().map(|(_, policy)| plain(cache, MAX_BLOCK).policy(*policy)).collect();
+        let settings: Vec<_> = policies
+            .iter()
+            .map(|(_, policy)| plain(cache, DEFAULT_BLOCK).policy(*policy))
+            .collect();
         let coded: Vec<_> =
             settings.iter().map(|setting| setting.clone().entropy(Entropy::DEFAULT)).collect();
-        let none = measure(&corpus.data, MAX_BLOCK, corpus.runs, &settings);
-        let coded = measure(&corpus.data, MAX_BLOCK, 1, &coded);
+        let none = measure(&corpus.data, DEFAULT_BLOCK, corpus.runs, &settings);
+        let coded = measure(&corpus.data, DEFAULT_BLOCK, 1, &coded);
         let rows: Vec<_> = policies
             .iter()
             .enumerate()
@@ -609,7 +611,7 @@ fn chunks(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
     let cache = corpus.data.len() as u64 + (1 << 20);
     let entries = cache * 38 / 100 * 3 / 64;
     let chunk = |form, name, period| {
-        plain(cache, MAX_BLOCK)
+        plain(cache, DEFAULT_BLOCK)
             .sampler(sampler(name))
             .period(period)
             .search(FamilySearch::new(MatcherKind::ChunkMatch { form }))
@@ -636,15 +638,15 @@ fn chunks(corpus: &Corpus, _: &Path, out: &mut String) -> Result<(), Box<dyn Err
         ),
         (
             "max-match, published, SAMPLEBYTE p = 64",
-            published(plain(cache, MAX_BLOCK)).sampler(sampler("samplebyte")).period(64),
+            published(plain(cache, DEFAULT_BLOCK)).sampler(sampler("samplebyte")).period(64),
         ),
         (
             "max-match, ours, SAMPLEBYTE p = 64",
-            plain(cache, MAX_BLOCK).sampler(sampler("samplebyte")).period(64),
+            plain(cache, DEFAULT_BLOCK).sampler(sampler("samplebyte")).period(64),
         ),
     ];
     let builders: Vec<_> = settings.iter().map(|(_, builder)| builder.clone()).collect();
-    let cold = measure(&corpus.data, MAX_BLOCK, corpus.runs, &builders);
+    let cold = measure(&corpus.data, DEFAULT_BLOCK, corpus.runs, &builders);
     let rows: Vec<_> = settings
         .iter()
         .zip(&cold)

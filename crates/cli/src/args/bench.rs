@@ -7,7 +7,7 @@ use crate::family::{
 };
 use crate::quantity::{parse_size, size};
 use clap::{Args, ValueEnum};
-use oncewire_codec::{CachePolicy, DEFAULT_PERIOD, DEFAULT_WINDOW, MAX_BLOCK};
+use oncewire_codec::{CachePolicy, DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_WINDOW};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "WHEN", value_delimiter = ',', default_value = "on")]
     pub(crate) inside: Vec<Switch>,
     /// Block sizes to try, up to 64K
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, default_value = size(DEFAULT_BLOCK as u64))]
     pub(crate) block: Vec<u64>,
     #[arg(long, conflicts_with = "block", help = format!("Use blocks of {PACKET} bytes, the payload of a TCP segment"))]
     pub(crate) packets: bool,
@@ -151,7 +151,7 @@ pub(crate) struct TrainArgs {
     ))]
     pub(crate) cache: Option<u64>,
     /// Block size, up to 64K
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(DEFAULT_BLOCK as u64))]
     pub(crate) block: u64,
     /// Smallest gain that keeps a byte value, in percent of the bytes on the wire
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = parse_gain)]

@@ -6,7 +6,7 @@ use crate::pack::{FormatName, MAX_DEFAULT_CACHE, MOST_THREADS};
 use crate::quantity::{parse_share, parse_size, size};
 use clap::Args;
 use oncewire_codec::adapt::CpuShare;
-use oncewire_codec::{DEFAULT_CACHE, MAX_BLOCK};
+use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_CACHE, MAX_BLOCK};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -62,9 +62,11 @@ pub(crate) struct PackArgs {
     /// order
     #[arg(long, value_name = "FILE")]
     pub(crate) base: Vec<PathBuf>,
-    /// Largest block, up to 64K
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_BLOCK as u64))]
-    pub(crate) block: u64,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
+        "Largest block, up to {}. A pipe is packed block by block as it comes [default: {0}, or {} with --cpu-budget or \
+         --format zstd]", size(MAX_BLOCK as u64), size(DEFAULT_BLOCK as u64)
+    ))]
+    pub(crate) block: Option<u64>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=MOST_THREADS as i64), help = format!(
         "Threads, 1 to {MOST_THREADS}: one finds repeats, the others compress. The output is the same, except with \
          --cpu-budget [default: one per core]"

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::quantity::size;
 use clap::ValueEnum;
 use oncewire_codec::pack::{Header, Summary};
-use oncewire_codec::zstd_frames::{self, ContentChecksum, MAX_WINDOW, ZstdWriter};
+use oncewire_codec::zstd_frames::{self, ContentChecksum, MAX_BLOCK, MAX_WINDOW, ZstdWriter};
 use oncewire_codec::{Entropy, FrameWriter, Tokens};
 
 /// A format, as an argument.
@@ -33,6 +33,13 @@ pub(super) fn check(args: &PackArgs, entropy: Entropy) -> Outcome {
     }
     if !matches!(entropy, Entropy::Coded { .. }) {
         return refuse("has an entropy stage of its own; omit --entropy, and choose a --level");
+    }
+    if let Some(block) = args.block.filter(|&block| block > MAX_BLOCK as u64) {
+        return refuse(&format!(
+            "has blocks of at most {}; --block {} is more",
+            size(MAX_BLOCK as u64),
+            size(block)
+        ));
     }
     if let Some(cache) = args.cache.filter(|&cache| cache > MAX_WINDOW) {
         return refuse(&format!(

@@ -52,7 +52,7 @@ fn refused(args: &[&str], words: &[&str]) -> Ran {
 #[test]
 fn values_out_of_range() {
     // One line each: range and what was given.
-    let cases: [(&[&str], &[&str]); 23] = [
+    let cases: [(&[&str], &[&str]); 24] = [
         (&["pack", "--window", "5"], &["window of 5", "12 to 64"]),
         (&["pack", "--window", "11"], &["window of 11", "12 to 64"]),
         (&["pack", "--window", "65"], &["window of 65", "12 to 64"]),
@@ -63,8 +63,9 @@ fn values_out_of_range() {
         (&["pack", "--cache", "10"], &["--cache 10 is", "at least one block"]),
         (&["pack", "--cache", "65535"], &["--cache", "at least one block"]),
         (&["pack", "--cache", "2T"], &["--cache", "at most"]),
-        (&["pack", "--block", "0"], &["block limit of 0", "1 to 65536"]),
-        (&["pack", "--block", "65K"], &["block limit of 66560", "1 to 65536"]),
+        (&["pack", "--block", "0"], &["block limit of 0", "1 to 262144"]),
+        (&["pack", "--block", "257K"], &["block limit of 263168", "1 to 262144"]),
+        (&["pack", "--format", "zstd", "--block", "129K"], &["at most 128K", "--block 129K"]),
         (&["pack", "--level", "0"], &["level 0", "1 to 3"]),
         (&["pack", "--level", "4"], &["level 4", "1 to 3"]),
         (&["pack", "--entropy", "none", "--level", "2"], &["--level belongs to --entropy coded"]),

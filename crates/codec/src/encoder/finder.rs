@@ -7,7 +7,7 @@ use crate::domain::{Domain, Sharing};
 use crate::error::{ConfigError, EncodeError};
 use crate::format::{self, ChecksumSeed, Descriptors, Head, LiteralCoding};
 use crate::inside::{Inside, ONLY_FLOW, Place, Plan};
-use crate::limits::{MAX_BLOCK, MAX_OFFSET};
+use crate::limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_OFFSET};
 use crate::log::{Log, Width};
 use crate::matcher::{Density, Match, Matcher};
 use crate::policy::{CachePolicy, literal_runs};
@@ -157,8 +157,9 @@ impl Finder {
     /// # Errors
     /// As [`Finder::find`].
     pub(crate) fn place(&self, len: usize) -> Result<(u64, u64), EncodeError> {
-        if len > self.max_block {
-            return Err(EncodeError::BlockTooLarge { len, max: self.max_block });
+        let max = self.most_now();
+        if len > max {
+            return Err(EncodeError::BlockTooLarge { len, max });
         }
         let end = self.past.end();
         let offset = self.past.geometry().place(end, len);
@@ -166,6 +167,13 @@ impl Finder {
             return Err(EncodeError::OffsetsExhausted);
         }
         Ok((offset, offset - end))
+    }
+
+    /// Largest block now, in bytes.
+    fn most_now(&self) -> usize {
+        // Padding of a fixed width is shorter than any block.
+        let most = if self.past.width().is_some() { DEFAULT_BLOCK } else { MAX_BLOCK };
+        self.max_block.min(most)
     }
 
     /// Finds the matches of a block that goes to `offset`, and indexes it, unless the policy
@@ -390,7 +398,7 @@ impl Finder {
     pub fn repair(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let not_held = EncodeError::NotHeld { offset, len };
         let end =
-            offset.checked_add(len as u64).filter(|_| len <= self.max_block).ok_or(not_held)?;
+            offset.checked_add(len as u64).filter(|_| len <= self.most_now()).ok_or(not_held)?;
         let content = self.content(offset..end).ok_or(not_held)?;
         let padding = self.past.padding_before(&(offset..end)).ok_or(not_held)?;
         let head = Head {

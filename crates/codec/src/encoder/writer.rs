@@ -71,7 +71,7 @@ pub(crate) fn most_buffers(max_block: usize) -> usize {
     let matches = max_block / 12 + 1;
     2 * (3 * max_block + max_block / 100 + matches * (size_of::<Match>() + 1 + 48))
         + DescriptorBuffers::most(matches)
-        + LiteralBuffers::MOST
+        + LiteralBuffers::most(max_block)
         + LZ4_TABLE
         + SMALL_BUFFERS
 }

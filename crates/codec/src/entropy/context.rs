@@ -63,12 +63,12 @@ impl WriteContext {
     }
 
     /// Memory of a context in bytes, once it is used, at most.
-    pub(crate) fn memory(entropy: Entropy) -> usize {
+    pub(crate) fn memory(entropy: Entropy, max_block: usize) -> usize {
         match entropy {
             Entropy::Coded { level } => {
                 size_of::<WriteContext>()
                     + size_of::<PlaneWriter>()
-                    + LiteralWriter::most_memory(level)
+                    + LiteralWriter::most_memory(level, max_block)
             }
             _ => size_of::<WriteContext>(),
         }
@@ -202,8 +202,8 @@ impl ReadContext {
     }
 
     /// Memory of a context in bytes, once used, at most.
-    pub(crate) fn memory() -> usize {
-        size_of::<ReadContext>() + PlaneReader::MEMORY + LiteralReader::MEMORY
+    pub(crate) fn memory(max_block: usize) -> usize {
+        size_of::<ReadContext>() + PlaneReader::MEMORY + LiteralReader::most_memory(max_block)
     }
 
     /// Memory in bytes as of now.

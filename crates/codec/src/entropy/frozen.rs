@@ -7,7 +7,7 @@
 use super::literals::{ColumnBuffers, added};
 use crate::error::FrameError;
 use crate::format::varint;
-use crate::limits::MAX_BLOCK;
+use crate::limits::DEFAULT_BLOCK;
 use oncewire_kernels::{
     HuffmanReader, HuffmanWriter, Kernels, SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_SLACK,
     ShortColumns, ShortCounts, ShortMatches, ShortSearch, byte_counts,
@@ -158,10 +158,10 @@ impl FrozenWriter {
 
     /// Memory in bytes, at most.
     pub(crate) const MOST: usize = size_of::<FrozenWriter>()
-        + 2 * (MAX_PREFIX + MAX_BLOCK + SHORT_SLACK)
+        + 2 * (MAX_PREFIX + DEFAULT_BLOCK + SHORT_SLACK)
         + 4 * (size_of::<u32>() << SEARCH_BITS)
         // Columns of ShortMatches, as in LiteralBuffers::MOST.
-        + 4 * MAX_BLOCK
+        + 4 * DEFAULT_BLOCK
         + (8 << 10)
         + 2 * (PLAIN_COLUMNS + MAX_LITERAL_CODES) * size_of::<(HuffmanWriter, Lengths)>();
 
@@ -176,7 +176,7 @@ impl FrozenWriter {
                 * size_of::<(HuffmanWriter, Lengths)>()
     }
 
-    /// Finds the short matches of literals, at most [`MAX_BLOCK`] bytes, that come in parts.
+    /// Finds the short matches of literals, at most [`DEFAULT_BLOCK`] bytes, that come in parts.
     pub(super) fn find<'a>(&mut self, literals: impl Iterator<Item = &'a [u8]>) -> &ShortMatches {
         let FrozenWriter { kernels, content, prefix, before, search, found, .. } = self;
         content.truncate(*prefix);
@@ -188,7 +188,7 @@ impl FrozenWriter {
         found
     }
 
-    /// Appends a section of literals, at most [`MAX_BLOCK`] bytes, that come in parts.
+    /// Appends a section of literals, at most [`DEFAULT_BLOCK`] bytes, that come in parts.
     pub(crate) fn write<'a>(
         &mut self,
         literals: impl Iterator<Item = &'a [u8]>,
@@ -286,7 +286,7 @@ impl FrozenReader {
 
     /// Memory in bytes, at most.
     pub(crate) const MOST: usize = size_of::<FrozenReader>()
-        + 2 * (MAX_PREFIX + MAX_BLOCK + SHORT_SLACK)
+        + 2 * (MAX_PREFIX + DEFAULT_BLOCK + SHORT_SLACK)
         + 2 * (PLAIN_COLUMNS + MAX_LITERAL_CODES) * HuffmanReader::MEMORY;
 
     /// Memory as of now, in bytes.
@@ -295,7 +295,7 @@ impl FrozenReader {
         size_of::<FrozenReader>() + self.content.capacity() + codes * HuffmanReader::MEMORY
     }
 
-    /// Reads `section`, which must yield exactly `expected` bytes, at most [`MAX_BLOCK`].
+    /// Reads `section`, which must yield exactly `expected` bytes, at most [`DEFAULT_BLOCK`].
     ///
     /// # Errors
     /// [`FrameError`].

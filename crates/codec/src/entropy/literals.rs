@@ -6,7 +6,7 @@ use super::columns::{ColumnReader, ColumnWriter, LengthModels, NewCodes};
 use super::symbols::SectionWriter;
 use crate::error::FrameError;
 use crate::format::varint;
-use crate::limits::MAX_BLOCK;
+use crate::limits::DEFAULT_BLOCK;
 use oncewire_kernels::{
     Kernels, SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns,
     ShortCounts, ShortMatches, ShortSearch,
@@ -14,10 +14,12 @@ use oncewire_kernels::{
 
 /// Most bytes that are coded at once: the residual of transcoded literals may have twice as many as
 /// a block, and eight more.
-const MOST: usize = 2 * MAX_BLOCK + 8;
-/// Bytes of past literals before the oldest are dropped. More than what can be referred to, so that
-/// this is seldom.
-const KEPT: usize = SHORT_REACH + MOST + MAX_BLOCK;
+const fn most(max_block: usize) -> usize {
+    2 * max_block + 8
+}
+/// Bytes of past literals before the oldest are dropped, unless more are coded at once. More than
+/// what can be referred to, so that this is seldom.
+const KEPT: usize = SHORT_REACH + most(DEFAULT_BLOCK) + DEFAULT_BLOCK;
 /// Columns of the coder.
 const COLUMNS: usize = 6;
 
@@ -32,11 +34,15 @@ struct Past {
 }
 
 impl Past {
-    const MEMORY: usize = KEPT + SHORT_SLACK;
+    /// Memory in bytes, at most, for blocks of `max_block` bytes.
+    const fn most_memory(max_block: usize) -> usize {
+        let once = SHORT_REACH + most(max_block);
+        (if once > KEPT { once } else { KEPT }) + SHORT_SLACK
+    }
 
     /// Makes room for as many bytes as are coded at once.
     fn make_room(&mut self, len: usize) {
-        if self.len + len > KEPT {
+        if self.len + len > KEPT.max(SHORT_REACH + len) {
             let surplus = self.len.saturating_sub(SHORT_REACH);
             self.bytes.copy_within(surplus..self.len, 0);
             self.len -= surplus;
@@ -45,7 +51,7 @@ impl Past {
         let needed = self.len + len + SHORT_SLACK;
         if self.bytes.len() < needed {
             // By doubling, up to what is ever needed.
-            let size = (2 * self.bytes.len()).clamp(needed, Past::MEMORY.max(needed));
+            let size = (2 * self.bytes.len()).clamp(needed, needed.max(KEPT + SHORT_SLACK));
             self.bytes.reserve_exact(size - self.bytes.len());
             self.bytes.resize(size, 0);
         }
@@ -83,10 +89,12 @@ impl LiteralBuffers {
         self.found.memory() + self.coder.memory()
     }
 
-    /// At most: a buffer grows by doubling. A match has at least 4 bytes, and takes one of tokens,
-    /// two of distances, two of lengths and, rarely, six more.
-    pub(crate) const MOST: usize =
-        2 * (MOST + 5 * (MOST / SHORT_LEAST + 1) + 6 * MOST / 255) + (8 << 10);
+    /// At most, for blocks of `max_block` bytes: a buffer grows by doubling. A match has at least 4
+    /// bytes, and takes one of tokens, two of distances, two of lengths and, rarely, six more.
+    pub(crate) fn most(max_block: usize) -> usize {
+        let most = most(max_block);
+        2 * (most + 5 * (most / SHORT_LEAST + 1) + 6 * most / 255) + (8 << 10)
+    }
 }
 
 /// Bits of the index of the search's table, and whether it is deep, at a level of 1 to 3.
@@ -111,11 +119,11 @@ impl LiteralWriter {
         }
     }
 
-    /// Memory in bytes, at most.
-    pub(crate) fn most_memory(level: i32) -> usize {
+    /// Memory in bytes, at most, for blocks of `max_block` bytes.
+    pub(crate) fn most_memory(level: i32, max_block: usize) -> usize {
         let (bits, is_deep) = search_effort(level);
         size_of::<LiteralWriter>()
-            + Past::MEMORY
+            + Past::most_memory(max_block)
             + ShortSearch::most_memory(bits, is_deep)
             + size_of::<[ColumnWriter; COLUMNS]>()
     }
@@ -198,9 +206,11 @@ impl ColumnBuffers {
         self.symbols.capacity() + self.literals.capacity()
     }
 
-    /// At most: seven bytes for each byte of a block, which is more than five for each short match,
-    /// and literals, in buffers that may double.
-    pub(crate) const MOST: usize = 2 * (7 * MAX_BLOCK + MOST + SHORT_SLACK);
+    /// At most, for blocks of `max_block` bytes: seven bytes for each, which is more than five for
+    /// each short match, and literals, in buffers that may double.
+    pub(crate) fn most(max_block: usize) -> usize {
+        2 * (7 * max_block + most(max_block) + SHORT_SLACK)
+    }
 }
 
 impl LiteralReader {
@@ -214,9 +224,11 @@ impl LiteralReader {
         }
     }
 
-    /// Memory in bytes, at most.
-    pub(crate) const MEMORY: usize =
-        size_of::<LiteralReader>() + Past::MEMORY + COLUMNS * ColumnReader::MEMORY;
+    /// Memory in bytes, at most, for blocks of `max_block` bytes.
+    pub(crate) fn most_memory(max_block: usize) -> usize {
+        let past = Past::most_memory(max_block);
+        size_of::<LiteralReader>() + past + COLUMNS * ColumnReader::MEMORY
+    }
 
     /// Memory as of now, in bytes; codes count as if they were all there.
     pub(crate) fn memory(&self) -> usize {
@@ -323,6 +335,7 @@ pub(super) fn added(tokens: &[u8], runs: &[u8], lens: &[u8], large: &[u8]) -> us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_BLOCK;
     use proptest::prelude::*;
 
     fn texts() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -342,12 +355,12 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn sections_come_back_in_order(texts in texts(), level in 1i32..=3) {
+        fn sections_come_back_in_order(texts in texts(), level in 1i32..=3, block in prop_oneof![Just(DEFAULT_BLOCK), Just(MAX_BLOCK)]) {
             let mut writer = LiteralWriter::new(Kernels::detect(), level);
             let mut reader = LiteralReader::new(Kernels::detect());
             let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
             for text in &texts {
-                for part in text.chunks(MAX_BLOCK) {
+                for part in text.chunks(block) {
                     let mut section = Vec::new();
                     let mut codes = NewCodes::of(part.len());
                     writer.write(part, &mut codes.clone(), &mut buffers, &mut section);
@@ -355,10 +368,10 @@ mod tests {
                     prop_assert_eq!(reader.read(&section, part.len(), &mut codes, &mut columns).unwrap(), part);
                 }
             }
-            prop_assert!(writer.memory() <= LiteralWriter::most_memory(level));
-            prop_assert!(reader.memory() <= LiteralReader::MEMORY);
-            prop_assert!(buffers.memory() <= LiteralBuffers::MOST);
-            prop_assert!(columns.memory() <= ColumnBuffers::MOST);
+            prop_assert!(writer.memory() <= LiteralWriter::most_memory(level, block));
+            prop_assert!(reader.memory() <= LiteralReader::most_memory(block));
+            prop_assert!(buffers.memory() <= LiteralBuffers::most(block));
+            prop_assert!(columns.memory() <= ColumnBuffers::most(block));
         }
 
         #[test]
@@ -367,7 +380,7 @@ mod tests {
             let mut reader = LiteralReader::new(Kernels::detect());
             let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
             for text in &texts {
-                let part = &text[..text.len().min(MAX_BLOCK)];
+                let part = &text[..text.len().min(DEFAULT_BLOCK)];
                 let mut section = Vec::new();
                 let mut codes = NewCodes::of(part.len());
                 writer.write(part, &mut codes.clone(), &mut buffers, &mut section);

@@ -3,7 +3,7 @@
 use super::varint::{self, Stop};
 use crate::error::FrameError;
 use crate::inside::Section;
-use crate::limits::{MAX_BLOCK, MAX_CONTEXTS, MAX_OFFSET};
+use crate::limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_CONTEXTS, MAX_OFFSET};
 use crate::log::Width;
 use crate::matcher::Match;
 use std::ops::Range;
@@ -283,7 +283,8 @@ impl<'a> FrameView<'a> {
         let frame_len = input.len() - rest.len() + body_len;
 
         let block_len = varint::field(&mut body, "block length")?;
-        let limit = max_block.min(MAX_BLOCK) as u64;
+        let most = if flags & FIXED_WIDTH != 0 { DEFAULT_BLOCK } else { MAX_BLOCK };
+        let limit = max_block.min(most) as u64;
         if block_len > limit {
             return Err(FrameError::TooLarge { field: "block length", value: block_len, limit });
         }
@@ -440,8 +441,8 @@ impl<'a> FrameView<'a> {
 const MAX_CONTEXT_ID: u64 = MAX_CONTEXTS as u64 - 1;
 /// A context that takes a byte of its own is any of them.
 const _: () = assert!(MAX_CONTEXT_ID == u8::MAX as u64);
-/// Padding that takes two bytes is shorter than any block may be.
-const _: () = assert!(MAX_BLOCK - 1 <= u16::MAX as usize);
+/// Padding that takes two bytes is shorter than any block may be in such a frame.
+const _: () = assert!(DEFAULT_BLOCK - 1 <= u16::MAX as usize);
 
 fn fixed<const LEN: usize>(
     body: &mut &[u8],

@@ -6,7 +6,7 @@ use crate::common::params::Params;
 use oncewire_codec::adapt::{
     Controller, CpuShare, DEPTH, Decision, Effort, HOLD, Ladder, MAX_HOLD, Reason, Stage,
 };
-use oncewire_codec::{Decoded, Entropy, FrameView, MAX_BLOCK, Scan};
+use oncewire_codec::{DEFAULT_BLOCK, Decoded, Entropy, FrameView, Scan};
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{MatcherKind, SamplerKind};
 use proptest::prelude::*;
@@ -113,7 +113,7 @@ fn a_steady_load_settles_at_a_step_that_fits_the_budget() {
     for budget in [100, 250, 500] {
         for rate in [50_000_000, 200_000_000, 400_000_000, 600_000_000] {
             let mut machine = Machine::new(ladder(), share(budget));
-            machine.offer(rate, MAX_BLOCK, 40 * SECOND, &TEXT);
+            machine.offer(rate, DEFAULT_BLOCK, 40 * SECOND, &TEXT);
             let share_at = |cost: &u64| rate as f64 * *cost as f64 / 1e12;
             let allowed = f64::from(budget) / 1000.0;
             let settled = machine.since(20 * SECOND);
@@ -138,7 +138,7 @@ fn a_steady_load_settles_at_a_step_that_fits_the_budget() {
 fn a_steady_load_changes_the_effort_at_most_twice_per_longest_hold() {
     for rate in (20..800).step_by(20) {
         let mut machine = Machine::new(ladder(), share(250));
-        machine.offer(rate * 1_000_000, MAX_BLOCK, 100 * SECOND, &TEXT);
+        machine.offer(rate * 1_000_000, DEFAULT_BLOCK, 100 * SECOND, &TEXT);
         // The holds before the longest one sum to less than it, and the bucket takes time to fill
         // after each.
         let changes = machine.changes_since(40 * SECOND);
@@ -150,10 +150,10 @@ fn a_steady_load_changes_the_effort_at_most_twice_per_longest_hold() {
 #[test]
 fn when_the_load_falls_the_effort_returns_to_the_top() {
     let mut machine = Machine::new(ladder(), share(100));
-    machine.offer(600_000_000, MAX_BLOCK, 30 * SECOND, &TEXT);
+    machine.offer(600_000_000, DEFAULT_BLOCK, 30 * SECOND, &TEXT);
     assert!(machine.step() >= 7);
     let fell = machine.now;
-    machine.offer(20_000_000, MAX_BLOCK, MAX_HOLD + 9 * HOLD, &TEXT);
+    machine.offer(20_000_000, DEFAULT_BLOCK, MAX_HOLD + 9 * HOLD, &TEXT);
     assert_eq!(machine.step(), 0);
     let ups: Vec<_> = machine.since(fell).iter().filter_map(|call| call.decision).collect();
     assert!(
@@ -169,16 +169,16 @@ fn when_the_load_falls_the_effort_returns_to_the_top() {
 #[test]
 fn a_pause_counts_for_as_many_steps_as_it_is_long() {
     let mut machine = Machine::new(ladder(), share(100));
-    machine.offer(2_000_000_000, MAX_BLOCK, 2 * SECOND, &TEXT);
+    machine.offer(2_000_000_000, DEFAULT_BLOCK, 2 * SECOND, &TEXT);
     assert_eq!(machine.step(), 8);
     machine.call(0, Duration::ZERO, machine.now + 3 * HOLD);
     assert_eq!(machine.step(), 5);
     machine.call(0, Duration::ZERO, machine.now + Duration::from_secs(3600));
     assert_eq!(machine.step(), 0);
     // An hour does not earn more than the bucket holds, which is 20 ms here.
-    machine.call(MAX_BLOCK, Duration::from_millis(20), machine.now);
+    machine.call(DEFAULT_BLOCK, Duration::from_millis(20), machine.now);
     assert_eq!(machine.step(), 0);
-    machine.call(MAX_BLOCK, Duration::from_millis(1), machine.now);
+    machine.call(DEFAULT_BLOCK, Duration::from_millis(1), machine.now);
     assert_eq!(machine.step(), 1);
 }
 
@@ -186,7 +186,7 @@ fn a_pause_counts_for_as_many_steps_as_it_is_long() {
 fn a_stopped_or_reversed_clock_earns_nothing() {
     let mut machine = Machine::new(ladder(), share(250));
     for _ in 0..1000 {
-        machine.call(MAX_BLOCK, Duration::from_micros(200), Duration::ZERO);
+        machine.call(DEFAULT_BLOCK, Duration::from_micros(200), Duration::ZERO);
     }
     // 200 ms were spent: the 50 ms in the bucket, and more than that again.
     assert_eq!(machine.step(), 8);
@@ -211,11 +211,11 @@ fn a_stopped_or_reversed_clock_earns_nothing() {
 #[test]
 fn free_work_and_a_whole_core_budget_change_nothing() {
     let mut machine = Machine::new(ladder(), share(1));
-    machine.offer(1_000_000_000, MAX_BLOCK, SECOND, &[0; 9]);
+    machine.offer(1_000_000_000, DEFAULT_BLOCK, SECOND, &[0; 9]);
     assert_eq!(machine.controller.changes(), 0);
     let mut machine = Machine::new(ladder(), share(1000));
     // More load than it can handle, so it is always busy.
-    machine.offer(1_000_000_000, MAX_BLOCK, 3 * SECOND, &TEXT);
+    machine.offer(1_000_000_000, DEFAULT_BLOCK, 3 * SECOND, &TEXT);
     assert_eq!(machine.controller.changes(), 0);
     assert!(used(&machine.calls) > 0.99);
 }
@@ -232,7 +232,7 @@ fn costs() -> impl Strategy<Value = Vec<u64>> {
 fn load() -> impl Strategy<Value = Vec<(u64, u64, usize)>> {
     let rate = prop_oneof![1u64..20, 20u64..2000];
     proptest::collection::vec(
-        (rate, 1u64..1500, prop_oneof![Just(MAX_BLOCK), 4096..MAX_BLOCK]),
+        (rate, 1u64..1500, prop_oneof![Just(DEFAULT_BLOCK), 4096..DEFAULT_BLOCK]),
         1..8,
     )
 }
@@ -291,7 +291,7 @@ proptest! {
             let before = encoder.stats();
             let mut wire = Vec::new();
             encoder.encode_frame(&block, context).unwrap().append_to(&mut wire);
-            let Ok(Scan::Frame(view)) = FrameView::scan(&wire, MAX_BLOCK) else { panic!("the frame is whole") };
+            let Ok(Scan::Frame(view)) = FrameView::scan(&wire, DEFAULT_BLOCK) else { panic!("the frame is whole") };
             if effort.stage() != Stage::Full {
                 prop_assert_eq!(view.context(), None);
             }
@@ -317,7 +317,7 @@ fn content_sent_literally_is_found_later() {
         let mut encode = |effort| {
             encoder.set_effort(effort);
             // The repeat is divided into blocks differently.
-            let size = if effort == full { 60_000 } else { MAX_BLOCK };
+            let size = if effort == full { 60_000 } else { DEFAULT_BLOCK };
             block
                 .chunks(size)
                 .map(|block| encoder.encode_frame(block, 0).unwrap().len())

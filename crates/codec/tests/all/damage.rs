@@ -5,7 +5,7 @@ use crate::common::config;
 use crate::common::content::{History, Rng, noise, piece, text};
 use crate::common::params::{Params, max_block, params};
 use oncewire_codec::{
-    Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Kernels, Level, MAX_BLOCK, Scan,
+    DEFAULT_BLOCK, Decoded, Decoder, Encoder, Entropy, FrameError, FrameView, Kernels, Level, Scan,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -390,7 +390,7 @@ fn every_flipped_bit_is_detected_or_harmless() {
         let frame = frames.pop().unwrap();
         assert_eq!(frame[0], flags, "{name}: the sample is of another kind");
         let offset =
-            frames.iter().map(|frame| scan(frame, MAX_BLOCK).unwrap().block_len() as u64).sum();
+            frames.iter().map(|frame| scan(frame, DEFAULT_BLOCK).unwrap().block_len() as u64).sum();
         let mut unharmed = 0;
         for bit in 0..frame.len() * 8 {
             let mut judge = Judge::new(&params);

@@ -8,7 +8,9 @@
 use crate::common::config_divided;
 use crate::common::content::{History, Piece, Rng, noise, piece, text};
 use crate::deflated::{edited, gzip, zip, zstd};
-use oncewire_codec::{Decoded, Decoder, Domain, Encoder, EncoderStats, MAX_BLOCK, Sharing, Stream};
+use oncewire_codec::{
+    DEFAULT_BLOCK, Decoded, Decoder, Domain, Encoder, EncoderStats, Sharing, Stream,
+};
 use proptest::prelude::*;
 
 const ATTACKER: u64 = 1;
@@ -98,7 +100,7 @@ fn view(setup: Setup, attack: &Attack, victim: &[Vec<u8>]) -> (View, EncoderStat
     let mut seen = Vec::new();
     for (nth, message) in attack.messages.iter().enumerate() {
         seen.push(ends.send(0, message, attack.block));
-        ends.send(1, &victim[nth % victim.len()], MAX_BLOCK);
+        ends.send(1, &victim[nth % victim.len()], DEFAULT_BLOCK);
     }
     (seen, ends.encoder.stats())
 }
@@ -136,19 +138,23 @@ fn attacks() -> Vec<Attack> {
     };
     let all = |messages: Vec<Vec<u8>>| messages.concat();
     vec![
-        Attack { name: "repeats", messages: vec![random[..5000].to_vec(); 4], block: MAX_BLOCK },
+        Attack {
+            name: "repeats",
+            messages: vec![random[..5000].to_vec(); 4],
+            block: DEFAULT_BLOCK,
+        },
         Attack {
             name: "small requests",
             messages: (0..6).map(request).collect(),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
-        Attack { name: "incompressible", messages: versions(&random, 4, 40), block: MAX_BLOCK },
+        Attack { name: "incompressible", messages: versions(&random, 4, 40), block: DEFAULT_BLOCK },
         Attack { name: "compressible", messages: versions(&words, 4, 200), block: 16 << 10 },
         Attack {
             name: "in another order",
             messages: [vec![random.clone()], (0..4).map(|nth| shuffled(&random, nth)).collect()]
                 .concat(),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
         Attack {
             name: "of several messages",
@@ -162,7 +168,7 @@ fn attacks() -> Vec<Attack> {
         Attack {
             name: "gzip",
             messages: compressed(&|version| gzip(version, 6), 120_000),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
         Attack {
             name: "zip",
@@ -174,18 +180,18 @@ fn attacks() -> Vec<Attack> {
         Attack {
             name: "zstd",
             messages: compressed(&|version| zstd(version, 3, usize::MAX), 300_000),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
         // The victim's messages come in the middle of streams.
         Attack {
             name: "gzip in parts",
             messages: in_parts(&compressed(&|version| gzip(version, 6), 60_000)),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
         Attack {
             name: "zstd in parts",
             messages: in_parts(&compressed(&|version| zstd(version, 3, 20_000), 100_000)),
-            block: MAX_BLOCK,
+            block: DEFAULT_BLOCK,
         },
         Attack {
             name: "zstd, flushed",
@@ -297,9 +303,9 @@ fn the_attackers_find_their_content_in_every_way() {
 fn blocks_that_are_encoded_again_are_as_long_wherever_they_lie() {
     let repair = |len: usize| {
         let mut ends = Ends::new(SETUPS[1]);
-        ends.send(1, &noise(15, len), MAX_BLOCK);
+        ends.send(1, &noise(15, len), DEFAULT_BLOCK);
         let at = ends.encoder.end();
-        ends.send(0, &noise(16, 500), MAX_BLOCK);
+        ends.send(0, &noise(16, 500), DEFAULT_BLOCK);
         let mut frame = Vec::new();
         ends.encoder.repair(at, 500, &mut frame).unwrap();
         frame.len()
@@ -319,16 +325,16 @@ fn shared_chunks_take_as_much_wherever_they_lie() {
             let mut stream = Stream::new(Domain(client));
             for block in public.chunks(30_000) {
                 std::mem::swap(&mut ends.streams[1], &mut stream);
-                ends.send(1, block, MAX_BLOCK);
+                ends.send(1, block, DEFAULT_BLOCK);
                 std::mem::swap(&mut ends.streams[1], &mut stream);
-                ends.send_other(VICTIM, &noise(18, len), MAX_BLOCK);
+                ends.send_other(VICTIM, &noise(18, len), DEFAULT_BLOCK);
                 ends.encoder.reset_context(1).unwrap();
             }
         }
         let mut seen = Vec::new();
         for block in public.chunks(45_000) {
-            seen.push(ends.send(0, block, MAX_BLOCK));
-            ends.send_other(VICTIM, &noise(19, len), MAX_BLOCK);
+            seen.push(ends.send(0, block, DEFAULT_BLOCK));
+            ends.send_other(VICTIM, &noise(19, len), DEFAULT_BLOCK);
         }
         seen
     };
@@ -353,7 +359,7 @@ fn turn() -> impl Strategy<Value = Turn> {
     let pieces = proptest::collection::vec(piece(), 1..5);
     let len = || prop_oneof![1usize..300, 1usize..20_000];
     let others = proptest::collection::vec((2u64..6, (len(), len())), 1..4);
-    let block = prop_oneof![Just(MAX_BLOCK), 500usize..20_000];
+    let block = prop_oneof![Just(DEFAULT_BLOCK), 500usize..20_000];
     (pieces, 0u8..6, block, others).prop_map(|(pieces, compress, block, others)| Turn {
         pieces,
         compress,
@@ -374,7 +380,7 @@ proptest! {
             let (mut ends, mut history) = (Ends::new(setup), History::default());
             let mut seen = Vec::new();
             for turn in &turns {
-                let content = history.block(&turn.pieces, MAX_BLOCK, setup.cache);
+                let content = history.block(&turn.pieces, DEFAULT_BLOCK, setup.cache);
                 let content = match turn.compress {
                     0 | 1 => gzip(&content, 6),
                     2 | 3 => zstd(&content, 3, 40_000),
@@ -384,7 +390,7 @@ proptest! {
                 for &(domain, lens) in &turn.others {
                     // A run, all windows of which have one fingerprint: others would displace
                     // some of the attacker's in the table, now and then.
-                    ends.send_other(domain, &vec![domain as u8; lens[which]], MAX_BLOCK);
+                    ends.send_other(domain, &vec![domain as u8; lens[which]], DEFAULT_BLOCK);
                 }
             }
             seen

@@ -3,8 +3,8 @@
 use crate::common::config_divided;
 use crate::common::content::{History, Piece, Rng, noise, piece, text};
 use oncewire_codec::{
-    CachePolicy, ChecksumSeed, ConfigError, Decoded, Decoder, Domain, Encoder, EncoderBuilder,
-    MAX_BLOCK, Sharing, Stream,
+    CachePolicy, ChecksumSeed, ConfigError, DEFAULT_BLOCK, Decoded, Decoder, Domain, EncodeError,
+    Encoder, EncoderBuilder, FrameError, MAX_BLOCK, Sharing, Stream,
 };
 use oncewire_family::{FamilySearch, MatcherKind};
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ proptest! {
             .collect();
         let (mut history, mut frame, mut epoch) = (History::default(), Vec::new(), 0);
         for Step { domain, pieces, lost } in steps {
-            let block = history.block(&pieces, MAX_BLOCK, CACHE);
+            let block = history.block(&pieces, DEFAULT_BLOCK, CACHE);
             frame.clear();
             encoder.enter(Domain(domain as u64));
             encoder.encode_frame(&block, domain).unwrap().append_to(&mut frame);
@@ -228,7 +228,7 @@ impl Flows {
 #[test]
 fn whole_chunks_cross_once_for_all_domains() {
     let content = letters(6, 1_000_000);
-    for (block, of_alone) in [(MAX_BLOCK, 0.02), (16 << 10, 0.03), (5_000, 0.1)] {
+    for (block, of_alone) in [(DEFAULT_BLOCK, 0.02), (16 << 10, 0.03), (5_000, 0.1)] {
         let mut flows = Flows::new(Sharing::Chunks, &[1, 2, 3]);
         flows.publish(&content, block);
         for flow in [0, 1, 2] {
@@ -237,8 +237,8 @@ fn whole_chunks_cross_once_for_all_domains() {
         }
     }
     let mut flows = Flows::new(Sharing::None, &[1, 2]);
-    flows.publish(&content, MAX_BLOCK);
-    assert!(flows.send(1, &content, MAX_BLOCK) * 10 > content.len() * 7);
+    flows.publish(&content, DEFAULT_BLOCK);
+    assert!(flows.send(1, &content, DEFAULT_BLOCK) * 10 > content.len() * 7);
 }
 
 /// Flows of two domains that know nothing of each other yet.
@@ -265,7 +265,7 @@ fn what_the_first_domain_has_sent_before_there_was_another_counts() {
         };
         [2, 3, 4, 5, 6].map(&mut cost)
     };
-    for block in [MAX_BLOCK, 16 << 10] {
+    for block in [DEFAULT_BLOCK, 16 << 10] {
         let content = letters(13, 1_000_000);
         let costs = costs(&content, &content, block);
         assert!(costs[0] > 0.98 && (0.7..0.8).contains(&costs[1]), "blocks of {block}: {costs:?}");
@@ -273,7 +273,7 @@ fn what_the_first_domain_has_sent_before_there_was_another_counts() {
     }
     // More than the log holds: the ring was written two times and more.
     let content = letters(14, 20_000_000);
-    let costs = costs(&content, &content[19_000_000..], MAX_BLOCK);
+    let costs = costs(&content, &content[19_000_000..], DEFAULT_BLOCK);
     assert!((0.7..0.85).contains(&costs[1]) && costs[4] < 0.1, "{costs:?}");
 }
 
@@ -284,7 +284,7 @@ fn headers_sent_before_the_second_domain_appeared_are_not_shared() {
     let send = |flows: &mut Flows, flow: usize| {
         let sizes = pages.chunks(4096).map(|page| {
             flows.streams[flow].begin_message();
-            flows.send(flow, page, MAX_BLOCK)
+            flows.send(flow, page, DEFAULT_BLOCK)
         });
         sizes.sum::<usize>()
     };
@@ -297,14 +297,14 @@ fn headers_sent_before_the_second_domain_appeared_are_not_shared() {
     }
     flows.streams[1] = Stream::new(Domain(20));
     flows.encoder.reset_context(1).unwrap();
-    assert!(flows.send(1, &pages, MAX_BLOCK) * 100 > first * 90);
+    assert!(flows.send(1, &pages, DEFAULT_BLOCK) * 100 > first * 90);
 }
 
 #[test]
 fn content_that_was_rewound_is_no_backlog() {
     let (content, header) = (noise(16, 100_000), noise(17, 10_240));
     let mut flows = strangers();
-    flows.send(0, &content, MAX_BLOCK);
+    flows.send(0, &content, DEFAULT_BLOCK);
     let at = 50_000;
     flows.encoder.rewind(at, ChecksumSeed::default()).unwrap();
     // Where content lay that could be shared, headers lie now.
@@ -334,13 +334,13 @@ fn blocks_without_a_search_move_no_cuts() {
     let none = *ladder.efforts().iter().find(|effort| !effort.search()).unwrap();
     let mut flows = Flows::new(Sharing::Chunks, &[1, 2]);
     flows.encoder.set_effort(none);
-    flows.send(0, &noise(18, 200_000), MAX_BLOCK);
+    flows.send(0, &noise(18, 200_000), DEFAULT_BLOCK);
     flows.encoder.set_effort(full);
     let content = letters(19, 40_000);
-    flows.publish(&content, MAX_BLOCK);
+    flows.publish(&content, DEFAULT_BLOCK);
     let mut more = letters(20, 5_000);
     more.extend_from_slice(&content);
-    let sent = flows.send(1, &more, MAX_BLOCK);
+    let sent = flows.send(1, &more, DEFAULT_BLOCK);
     assert!(sent < 5_000 + content.len() / 4, "{sent}");
 }
 
@@ -365,12 +365,12 @@ fn flows_that_take_turns_share_chunks_where_blocks_do_not_divide_them() {
 fn a_change_of_one_byte_hides_a_whole_chunk_and_headers_are_never_shared() {
     let page = text(9, 100_000);
     let mut flows = Flows::new(Sharing::Chunks, &[1, 2, 3, 4]);
-    let first = flows.send(0, &page, MAX_BLOCK);
-    flows.publish(&page, MAX_BLOCK);
-    let same = flows.send(1, &page, MAX_BLOCK);
+    let first = flows.send(0, &page, DEFAULT_BLOCK);
+    flows.publish(&page, DEFAULT_BLOCK);
+    let same = flows.send(1, &page, DEFAULT_BLOCK);
     let mut other = page.clone();
     other[50_000] ^= 1;
-    let changed = flows.send(2, &other, MAX_BLOCK);
+    let changed = flows.send(2, &other, DEFAULT_BLOCK);
     assert!(same < first / 8, "{same} of {first}");
     assert!(changed > same + 300, "{changed} and {same}");
     // A message begins with every call: all of it is header.
@@ -378,7 +378,7 @@ fn a_change_of_one_byte_hides_a_whole_chunk_and_headers_are_never_shared() {
         page.chunks(4096)
             .map(|piece| {
                 flows.streams[flow].begin_message();
-                flows.send(flow, piece, MAX_BLOCK)
+                flows.send(flow, piece, DEFAULT_BLOCK)
             })
             .sum::<usize>()
     };
@@ -416,7 +416,7 @@ proptest! {
         for turn in turns {
             match turn {
                 Turn::Send { flow, pieces, divided } => {
-                    let content = history.block(&pieces, MAX_BLOCK, CACHE);
+                    let content = history.block(&pieces, DEFAULT_BLOCK, CACHE);
                     let mut rest = &content[..];
                     while !rest.is_empty() {
                         let len = if divided {
@@ -463,6 +463,37 @@ fn domains_need_a_search_that_keeps_them_apart_and_the_whole_content() {
     {
         assert!(matches!(builder.build(), Err(ConfigError::Conflict(_))));
     }
+}
+
+#[test]
+fn blocks_of_several_domains_have_64_kib_at_most() {
+    let mut encoder = apart().max_block(MAX_BLOCK).build().unwrap();
+    let mut decoder = Decoder::builder().cache(CACHE).max_block(MAX_BLOCK).build().unwrap();
+    let (story, mut frame) = (noise(31, MAX_BLOCK), Vec::new());
+    encoder.encode(&story, &mut frame).unwrap();
+    assert!(
+        matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == story)
+    );
+    encoder.enter(Domain(2));
+    let (len, max) = (DEFAULT_BLOCK + 1, DEFAULT_BLOCK);
+    let error = EncodeError::BlockTooLarge { len, max };
+    assert_eq!(encoder.encode(&story[..len], &mut frame), Err(error));
+    // The first block would go into such a frame now.
+    let error = EncodeError::NotHeld { offset: 0, len: MAX_BLOCK };
+    assert_eq!(encoder.repair(0, MAX_BLOCK, &mut frame), Err(error));
+    // A block of 65,536 bytes, and what says that it has one more.
+    encoder.set_explicit_offsets(true);
+    frame.clear();
+    encoder.encode(&story[..max], &mut frame).unwrap();
+    let at = frame.windows(3).position(|field| field == [0x80, 0x80, 4]).unwrap();
+    let mut larger = frame.clone();
+    larger[at] |= 1;
+    let error =
+        FrameError::TooLarge { field: "block length", value: len as u64, limit: max as u64 };
+    assert_eq!(decoder.decode(&larger), Err(error));
+    assert!(
+        matches!(decoder.decode(&frame), Ok(Decoded::Block { content, .. }) if content == &story[..max])
+    );
 }
 
 #[test]

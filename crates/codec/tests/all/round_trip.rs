@@ -4,8 +4,8 @@ use crate::common::content::{History, Piece, Rng, noise, piece, text};
 use crate::common::params::{Params, max_block, params, period};
 use crate::common::{config, place};
 use oncewire_codec::{
-    Decoded, Decoder, EncodeError, Encoder, Entropy, Finder, FrameView, FrameWriter, Kernels,
-    MAX_BLOCK, Scan, Tokens,
+    DEFAULT_BLOCK, Decoded, Decoder, EncodeError, Encoder, Entropy, Finder, FrameView, FrameWriter,
+    Kernels, Scan, Tokens,
 };
 use proptest::prelude::*;
 
@@ -181,7 +181,7 @@ proptest! {
 #[test]
 fn blocks_of_zero_one_limit_and_limit_plus_one_bytes() {
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::Coded { level: 1 }] {
-        for max_block in [1, 2, 100, MAX_BLOCK] {
+        for max_block in [1, 2, 100, DEFAULT_BLOCK] {
             let params =
                 Params { cache: max_block as u64, max_block, entropy, ..Params::default() };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
@@ -221,7 +221,7 @@ fn an_object_of_two_fifths_of_the_log_ten_times() {
     let half_text = [text(3, len / 2), noise(4, len - len / 2)].concat();
     for entropy in [Entropy::None, Entropy::Lz4, Entropy::DEFAULT] {
         for object in [&text(1, len), &noise(2, len), &half_text] {
-            for block in [MAX_BLOCK, 16 << 10] {
+            for block in [DEFAULT_BLOCK, 16 << 10] {
                 let params = Params { cache, entropy, ..Params::default() };
                 let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
                 send(&mut encoder, &mut decoder, object, block);
@@ -243,7 +243,7 @@ fn random_bytes_are_found_the_second_time() {
     let content = noise(7, 20 * MEGABYTE);
     // The second time with the same block boundaries, and with others.
     for (first, second, skip) in
-        [(MAX_BLOCK, MAX_BLOCK, 0), (MAX_BLOCK, 50_001, 12_345), (1448, 1448, 700)]
+        [(DEFAULT_BLOCK, DEFAULT_BLOCK, 0), (DEFAULT_BLOCK, 50_001, 12_345), (1448, 1448, 700)]
     {
         let params = Params { cache: 64 << 20, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
@@ -270,7 +270,7 @@ fn long_runs_cost_almost_nothing() {
             b" is this",
             b"a line of a log, repeated and repeated\n",
         ] {
-            let run: Vec<u8> = unit.iter().copied().cycle().take(MAX_BLOCK).collect();
+            let run: Vec<u8> = unit.iter().copied().cycle().take(DEFAULT_BLOCK).collect();
             let params = Params { entropy, ..Params::default() };
             let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
             for time in 0..3 {
@@ -291,7 +291,8 @@ fn long_runs_cost_almost_nothing() {
 
 #[test]
 fn primed_content_is_referenced() {
-    for (cache, max_block) in [(1 << 20, MAX_BLOCK), (200_003, 1000), (100_000, MAX_BLOCK)] {
+    for (cache, max_block) in [(1 << 20, DEFAULT_BLOCK), (200_003, 1000), (100_000, DEFAULT_BLOCK)]
+    {
         let params = Params { cache, max_block, ..Params::default() };
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
         let base = [text(1, 80_000), noise(1, 70_000)].concat();
@@ -366,8 +367,8 @@ fn a_log_beyond_a_gibibyte() {
         let (mut encoder, mut decoder) = (params.encoder(), params.decoder());
         assert_eq!(encoder.memory().table % 8, encoder.memory().table % 4);
         let content = text(1, 1_000_000);
-        let cold = send(&mut encoder, &mut decoder, &content, MAX_BLOCK);
-        let warm = send(&mut encoder, &mut decoder, &content, MAX_BLOCK);
+        let cold = send(&mut encoder, &mut decoder, &content, DEFAULT_BLOCK);
+        let warm = send(&mut encoder, &mut decoder, &content, DEFAULT_BLOCK);
         assert!(warm * 100 < cold, "{cold}, then {warm}");
     }
 }

@@ -34,7 +34,7 @@ impl Default for Params {
         Params {
             cache: 1 << 20,
             span: 0,
-            max_block: oncewire_codec::MAX_BLOCK,
+            max_block: oncewire_codec::DEFAULT_BLOCK,
             window: oncewire_codec::DEFAULT_WINDOW,
             period: oncewire_codec::DEFAULT_PERIOD,
             sampler: SamplerKind::sample_byte(),

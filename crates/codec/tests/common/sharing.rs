@@ -1,6 +1,6 @@
 //! An encoder that shares chunks, its decoder, and flows.
 
-use oncewire_codec::{Decoded, Decoder, Domain, Encoder, MAX_BLOCK, Sharing, Stream};
+use oncewire_codec::{DEFAULT_BLOCK, Decoded, Decoder, Domain, Encoder, Sharing, Stream};
 
 pub(crate) struct Flows {
     encoder: Encoder,
@@ -38,8 +38,8 @@ impl Flows {
         self.encoder.reset_context(0).unwrap();
         while !content.is_empty() {
             let stream = &mut self.streams[flow];
-            let ahead = &content[..content.len().min(MAX_BLOCK + Stream::AHEAD)];
-            let len = content.len().min(MAX_BLOCK);
+            let ahead = &content[..content.len().min(DEFAULT_BLOCK + Stream::AHEAD)];
+            let len = content.len().min(DEFAULT_BLOCK);
             let len = if len < content.len() {
                 self.encoder.whole_chunks(stream, ahead, len)
             } else {

@@ -222,14 +222,14 @@ fn a_repair_fills_the_hole_in_its_place() {
     // The log holds it already.
     let content = DatagramDecoded::Content { offset: Some(0), stored: false, bytes: &run };
     assert_eq!(decoder.decode(2, &repair), Ok(content));
-    for range in [0..2801, 2800..2801, 0..MAX_BLOCK_AND_ONE] {
+    for range in [0..2801, 2800..2801, 0..MOST_AND_ONE] {
         let len = (range.end - range.start) as usize;
         let offset = range.start;
         assert_eq!(encoder.repair(range, &mut repair), Err(EncodeError::NotHeld { offset, len }));
     }
 }
 
-const MAX_BLOCK_AND_ONE: u64 = oncewire_codec::MAX_BLOCK as u64 + 1;
+const MOST_AND_ONE: u64 = oncewire_codec::DEFAULT_BLOCK as u64 + 1;
 
 #[test]
 fn datagrams_refuse_what_needs_frames_in_order() {

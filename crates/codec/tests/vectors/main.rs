@@ -425,5 +425,6 @@ fn the_folder_holds_what_the_manifests_name_and_stays_small() {
     }
     found.sort();
     assert_eq!(found, named);
-    assert!(size < 380_000, "{size} bytes");
+    // A fifth of it is the one content that has blocks of more than 64 KiB.
+    assert!(size < 440_000, "{size} bytes");
 }

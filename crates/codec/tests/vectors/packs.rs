@@ -42,6 +42,7 @@ fn all(kernels: Kernels) -> Vec<Pack> {
     let builder = |entropy| builder(entropy, kernels);
     let mut all = Vec::new();
     let content = [text(1, 3000), noise(1, 500), text(1, 2000), run(b" \n", 700)].concat();
+    let large = [text(5, 4000), run(b"large ", 66_000), text(5, 4000)].concat();
     let coded = Entropy::Coded { level: 3 };
     for (name, story, cache, max_block, entropy, content) in [
         ("pack-of-nothing", "No content: header and trailer.", 1, 1, Entropy::None, &content[..0]),
@@ -61,6 +62,14 @@ fn all(kernels: Kernels) -> Vec<Pack> {
             65_536,
             coded,
             &content,
+        ),
+        (
+            "pack-large-blocks",
+            "Blocks of 262,144 bytes at most, the largest there may be; coded literals.",
+            300_001,
+            262_144,
+            coded,
+            &large,
         ),
     ] {
         let bytes = pack(content, &header(cache, max_block, None), builder(entropy)).unwrap();
@@ -193,10 +202,10 @@ fn bad(good: &[u8], content: &[u8]) -> Vec<Pack> {
     add(
         "pack-block-too-large",
         "error Header",
-        "A block limit of 65,537.",
+        "A block limit of 262,145.",
         0,
         with(&|fields| {
-            fields[18..22].copy_from_slice(&65_537u32.to_le_bytes());
+            fields[18..22].copy_from_slice(&262_145u32.to_le_bytes());
         }),
     );
     add(

@@ -10,7 +10,7 @@
 use super::{CHUNK_MAX, CHUNK_MIN};
 use oncewire_codec::limits::{MAX_ENTRIES, MAX_OFFSET};
 use oncewire_codec::matcher::Match;
-use oncewire_codec::{ConfigError, EncodeError, Geometry, Log, MAX_BLOCK, plain_frame_len};
+use oncewire_codec::{ConfigError, DEFAULT_BLOCK, EncodeError, Geometry, Log, plain_frame_len};
 use oncewire_kernels::Pages;
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ impl ForgeableChunks {
         entries: u64,
     ) -> Result<ForgeableChunks, ConfigError> {
         let geometry = Geometry::new(cache, 0)?;
-        if cache < MAX_BLOCK as u64 {
+        if cache < DEFAULT_BLOCK as u64 {
             return Err(ConfigError::Capacity { capacity: cache, max: Geometry::MAX_CAPACITY });
         }
         ConfigError::check_window(window)?;
@@ -122,16 +122,16 @@ impl ForgeableChunks {
         self.figures
     }
 
-    /// Processes the next block, of at most [`MAX_BLOCK`] bytes.
+    /// Processes the next block, of at most [`DEFAULT_BLOCK`] bytes.
     ///
     /// # Errors
     /// [`EncodeError::BlockTooLarge`]; nothing was changed. [`EncodeError::OffsetsExhausted`].
     pub fn look_at(&mut self, block: &[u8]) -> Result<(), EncodeError> {
-        if block.len() > MAX_BLOCK {
-            return Err(EncodeError::BlockTooLarge { len: block.len(), max: MAX_BLOCK });
+        if block.len() > DEFAULT_BLOCK {
+            return Err(EncodeError::BlockTooLarge { len: block.len(), max: DEFAULT_BLOCK });
         }
         let offset = self.log.geometry().place(self.log.end(), block.len());
-        if offset + MAX_BLOCK as u64 >= MAX_OFFSET {
+        if offset + DEFAULT_BLOCK as u64 >= MAX_OFFSET {
             return Err(EncodeError::OffsetsExhausted);
         }
         self.matches.clear();
@@ -290,6 +290,6 @@ mod tests {
         assert!(ForgeableChunks::new(1 << 20, 11, 64, 100).is_err());
         assert!(ForgeableChunks::new(1 << 20, 32, 3, 100).is_err());
         assert!(ForgeableChunks::new(1 << 20, 32, 64, 0).is_err());
-        assert!(study().look_at(&vec![0; MAX_BLOCK + 1]).is_err());
+        assert!(study().look_at(&vec![0; DEFAULT_BLOCK + 1]).is_err());
     }
 }

@@ -73,7 +73,7 @@ impl Default for PayloadPolicy {
         PayloadPolicy {
             capacity: 200_000_000,
             min_payload: 500,
-            max_packet: oncewire_codec::MAX_BLOCK,
+            max_packet: oncewire_codec::DEFAULT_BLOCK,
             replacement: Replacement::Lru,
             inclusion: 1,
             sights: 1 << 18,
@@ -105,7 +105,7 @@ pub enum PolicyError {
         min_payload: usize,
     },
     /// The longest packet is out of range.
-    #[error("a packet limit of {max_packet} bytes is out of range: use 1 to {max}", max = oncewire_codec::MAX_BLOCK)]
+    #[error("a packet limit of {max_packet} bytes is out of range: use 1 to {max}", max = oncewire_codec::DEFAULT_BLOCK)]
     MaxPacket {
         /// Requested, in bytes.
         max_packet: usize,
@@ -138,7 +138,7 @@ impl PayloadPolicy {
         if self.min_payload < TOKEN_OVERHEAD {
             return Err(PolicyError::MinPayload { min_payload: self.min_payload });
         }
-        if !(1..=oncewire_codec::MAX_BLOCK).contains(&self.max_packet) {
+        if !(1..=oncewire_codec::DEFAULT_BLOCK).contains(&self.max_packet) {
             return Err(PolicyError::MaxPacket { max_packet: self.max_packet });
         }
         let most = PayloadPolicy::MAX_COUNT as u64;

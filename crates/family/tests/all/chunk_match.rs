@@ -4,8 +4,8 @@ use crate::common::config_divided;
 use crate::common::content::{History, Piece, noise, piece, text};
 use crate::common::params::{Params, max_block, params};
 use oncewire_codec::{
-    ChecksumSeed, ConfigError, Decoded, Decoder, EncodeError, Encoder, EncoderBuilder, Entropy,
-    FrameView, Kernels, MAX_BLOCK, Scan, Tokens,
+    ChecksumSeed, ConfigError, DEFAULT_BLOCK, Decoded, Decoder, EncodeError, Encoder,
+    EncoderBuilder, Entropy, FrameView, Kernels, Scan, Tokens,
 };
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{FamilySearch, MatcherKind};
@@ -171,8 +171,8 @@ fn send(
 fn a_repeat_is_found_only_after_acknowledgment() {
     for form in FORMS {
         for (content, block) in [
-            (text(1, 300_000), MAX_BLOCK),
-            (noise(2, 300_000), MAX_BLOCK),
+            (text(1, 300_000), DEFAULT_BLOCK),
+            (noise(2, 300_000), DEFAULT_BLOCK),
             (text(3, 300_000), 1448),
         ] {
             let params = Params { entropy: Entropy::None, ..Params::default() };
@@ -218,7 +218,7 @@ fn runs_are_found_inside_a_block() {
         let params = Params { entropy: Entropy::None, ..Params::default() };
         let (mut encoder, mut decoder) =
             (builder(&params, form).build().unwrap(), params.decoder());
-        let sent = send(&mut encoder, &mut decoder, &[0; MAX_BLOCK], MAX_BLOCK, false);
+        let sent = send(&mut encoder, &mut decoder, &[0; DEFAULT_BLOCK], DEFAULT_BLOCK, false);
         assert!(sent < 400, "{form:?}: {sent}");
     }
 }
@@ -230,11 +230,11 @@ fn primed_content_counts_as_acknowledged() {
         let (mut encoder, mut decoder) =
             (builder(&params, FORMS[0]).build().unwrap(), params.decoder());
         // After unacknowledged content, this is not known.
-        send(&mut encoder, &mut decoder, &noise(1, first), MAX_BLOCK, false);
+        send(&mut encoder, &mut decoder, &noise(1, first), DEFAULT_BLOCK, false);
         let content = text(4, 100_000);
         encoder.prime(&content).unwrap();
         decoder.prime(&content);
-        let sent = send(&mut encoder, &mut decoder, &content, MAX_BLOCK, false);
+        let sent = send(&mut encoder, &mut decoder, &content, DEFAULT_BLOCK, false);
         assert_eq!(sent < content.len() / 4, expected, "{sent}");
     }
 }

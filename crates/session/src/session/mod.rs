@@ -31,7 +31,7 @@ pub use events::{Ended, Event, OpenError, Read, Refused};
 use lanes::Lanes;
 use log_limit::LogLimit;
 use oncewire_codec::adapt::{Controller, Decision};
-use oncewire_codec::{Decoder, FrameView, MAX_BLOCK, Scan, Sharing, Stream};
+use oncewire_codec::{DEFAULT_BLOCK, Decoder, FrameView, Scan, Sharing, Stream};
 use oncewire_kernels::random::{GOLDEN, mix};
 use reports::Reports;
 use std::collections::{BTreeMap, VecDeque};

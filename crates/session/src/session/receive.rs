@@ -191,7 +191,7 @@ impl Session {
     /// The decoder for the frame at the front of `input`, with the name of its log. `None` if the
     /// frame is not complete, or failed.
     fn lend_decoder(&mut self, lane: usize, input: &[u8]) -> Option<(u64, Box<Decoder>)> {
-        let lent = match FrameView::scan(input, MAX_BLOCK) {
+        let lent = match FrameView::scan(input, DEFAULT_BLOCK) {
             Ok(Scan::NeedMore(more)) => {
                 self.lanes[lane].needs_more(more);
                 return None;

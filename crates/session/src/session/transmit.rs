@@ -4,7 +4,7 @@ use super::*;
 
 /// Content that [`Session::transmit`] encodes in one call, in bytes: repeats become so short that
 /// their frames alone would be no limit.
-const MOST_CONTENT: usize = 4 * MAX_BLOCK;
+const MOST_CONTENT: usize = 4 * DEFAULT_BLOCK;
 
 /// What [`Session::next_block`] found.
 #[expect(clippy::large_enum_variant, reason = "a job is moved to the driver at once")]
@@ -274,7 +274,7 @@ impl Session {
                 continue;
             }
             // Blocks are short where other flows wait, so that none waits long on a slow lane.
-            let most = if round.is_alone() { MAX_BLOCK } else { MAX_BLOCK / 4 };
+            let most = if round.is_alone() { DEFAULT_BLOCK } else { DEFAULT_BLOCK / 4 };
             if self.outgoing.epoch() == Epoch::NONE {
                 self.begin_log();
                 // EPOCH goes out before the block.

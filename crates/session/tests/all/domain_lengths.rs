@@ -1,7 +1,7 @@
 //! The sizes of one isolation domain's messages do not depend on how many bytes flows of another
 //! have carried in between.
 
-use oncewire_codec::{EncoderBuilder, FrameView, MAX_BLOCK, Scan, Sharing, varint};
+use oncewire_codec::{DEFAULT_BLOCK, EncoderBuilder, FrameView, Scan, Sharing, varint};
 use oncewire_session::{Config, Event, FlowId, Hello, Read, Session};
 use std::time::{Duration, Instant};
 
@@ -130,7 +130,7 @@ fn data(mut wire: &[u8]) -> Vec<usize> {
         (0..numbers).for_each(|_| _ = number(&mut rest));
         match kind {
             0x01 => {
-                let Ok(Scan::Frame(view)) = FrameView::scan(rest, MAX_BLOCK) else {
+                let Ok(Scan::Frame(view)) = FrameView::scan(rest, DEFAULT_BLOCK) else {
                     panic!("no whole frame");
                 };
                 rest = &rest[view.len()..];

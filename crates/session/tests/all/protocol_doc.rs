@@ -172,7 +172,7 @@ fn limits() {
             "self.config.max_flows + (self.lanes.len() as u64 + 1) * agreed.max_flows;",
             "own MAX_FLOWS + (lanes + 1) x agreed number",
         ),
-        (LIMITS, "SEND_QUEUE: usize = 4 * MAX_BLOCK;", "used up to 256 KiB"),
+        (LIMITS, "SEND_QUEUE: usize = 4 * DEFAULT_BLOCK;", "used up to 256 KiB"),
         (CONFIG, "keep_alive: Duration::from_secs(10)", "After 10 s without one an end sends PING"),
         (CONFIG, "dead_after: Duration::from_secs(25)", "| silence | 25 s |"),
         (CONFIG, "grace: Duration::from_secs(60)", "| lane without transport | 60 s |"),

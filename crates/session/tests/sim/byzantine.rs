@@ -3,7 +3,7 @@
 
 use crate::dice::Dice;
 use crate::wire;
-use oncewire_codec::{ChecksumSeed, DecoderBuilder, Encoder, Sharing, varint};
+use oncewire_codec::{ChecksumSeed, Decoder, Encoder, Sharing, varint};
 use oncewire_session::{
     Answer, Budget, Config, EARLY_CREDIT, Event, Hello, LogState, Read, ResetCode, Session,
     SessionId,
@@ -162,7 +162,7 @@ impl Peer {
 fn bound(config: &Config, delivery: u64, sending: u64) -> u64 {
     let inputs = config.lanes as u64 * 2 * (config.log / 4 + (4 << 20));
     let items = config.lanes as u64 * 16_384 * 64;
-    let context = config.encoder.context_memory() + DecoderBuilder::context_memory();
+    let context = config.encoder.context_memory() + Decoder::builder().context_memory();
     2 * config.log
         + (config.lanes * (config.contexts - 1) * context) as u64
         + config.log / 4

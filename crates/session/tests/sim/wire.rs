@@ -1,7 +1,7 @@
 //! Finds messages in bytes, independently of the crate: to corrupt frames in flight, and to count
 //! messages for a hostile peer.
 
-use oncewire_codec::{FrameView, MAX_BLOCK, Scan, varint};
+use oncewire_codec::{DEFAULT_BLOCK, FrameView, Scan, varint};
 use std::ops::Range;
 
 pub(crate) const DATA: u8 = 0x01;
@@ -54,7 +54,7 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
         DATA => {
             number(&mut rest)?;
             frame = Some(wire.len() - rest.len());
-            let Ok(Scan::Frame(view)) = FrameView::scan(rest, MAX_BLOCK) else { return None };
+            let Ok(Scan::Frame(view)) = FrameView::scan(rest, DEFAULT_BLOCK) else { return None };
             rest = &rest[view.len()..];
         }
         // OPEN has three fields of bytes, CLOSE has one.

@@ -8,7 +8,7 @@ use super::{Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Kind, Packet, View};
 use crate::figures::temporal::{SavingsOverTime, Series};
 use oncewire_codec::datagram::{Class, DatagramEncoder, FrozenContext, Limits, RunTokens};
-use oncewire_codec::{ConfigError, Encoder, MAX_BLOCK, Reach};
+use oncewire_codec::{ConfigError, DEFAULT_BLOCK, Encoder, Reach};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -231,7 +231,7 @@ struct Contents {
 
 impl Contents {
     fn new(cache: u64) -> Result<Contents, ConfigError> {
-        let cache = cache.max(MAX_BLOCK as u64);
+        let cache = cache.max(DEFAULT_BLOCK as u64);
         let mut encoder = Encoder::builder().cache(cache).build_datagrams()?;
         // Others are trained on what a link carries for long.
         encoder.set_context(BUILT_IN, Some(&FrozenContext::built_in()));

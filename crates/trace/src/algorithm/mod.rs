@@ -48,7 +48,7 @@ impl Sizes {
     /// The size for a direction: no larger than its payload.
     pub(crate) fn of(&self, direction: Direction) -> u64 {
         let payload = self.survey.map_or(u64::MAX, |survey| survey.payload(direction));
-        self.cache.min(payload.max(oncewire_codec::MAX_BLOCK as u64))
+        self.cache.min(payload.max(oncewire_codec::DEFAULT_BLOCK as u64))
     }
 
     /// Whether all payload of a direction fits its cache.

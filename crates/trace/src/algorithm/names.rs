@@ -121,7 +121,7 @@ impl Run for ChunkRun {
                 empty => {
                     let matcher = MatcherKind::ChunkMatch { form: self.form };
                     let cache =
-                        self.cache.of(packet.direction).max(oncewire_codec::MAX_BLOCK as u64);
+                        self.cache.of(packet.direction).max(oncewire_codec::DEFAULT_BLOCK as u64);
                     let builder =
                         Encoder::builder().cache(cache).window(self.window).period(self.period);
                     let builder =

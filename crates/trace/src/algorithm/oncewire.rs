@@ -5,7 +5,7 @@ use super::{MAX_SERVICES, Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Packet, View};
 use crate::figures::temporal::{SavingsOverTime, Series};
 use crate::tcp::{Event, Limits, Reassembler};
-use oncewire_codec::{ConfigError, Domain, Encoder, MAX_BLOCK, Stream, StreamCounts};
+use oncewire_codec::{ConfigError, DEFAULT_BLOCK, Domain, Encoder, Stream, StreamCounts};
 use std::collections::HashMap;
 
 /// An encoder for each direction.
@@ -24,7 +24,7 @@ impl Encoders {
         Ok(match &mut self.encoders[direction.index()] {
             Some(encoder) => encoder,
             empty => {
-                let cache = self.cache.of(direction).max(MAX_BLOCK as u64);
+                let cache = self.cache.of(direction).max(DEFAULT_BLOCK as u64);
                 let encoder = Encoder::builder().cache(cache).inside(self.inside).build()?;
                 empty.insert(Box::new(encoder))
             }
@@ -153,8 +153,8 @@ impl Blocks {
 
     fn add(&mut self, flow: &FlowKey, packet: Option<&Packet>, content: &[u8]) {
         let key = flow.hash64();
-        for content in content.chunks(MAX_BLOCK) {
-            if self.open.len(key) + content.len() > MAX_BLOCK {
+        for content in content.chunks(DEFAULT_BLOCK) {
+            if self.open.len(key) + content.len() > DEFAULT_BLOCK {
                 self.close_flow(flow);
             }
             let spare = &mut self.spare;

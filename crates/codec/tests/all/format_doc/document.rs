@@ -56,7 +56,7 @@ pub(crate) fn stated<'a>(document: &'a str, row: &str) -> &'a str {
 #[test]
 fn the_numbers_in_the_document_match_the_code() {
     let document = document();
-    assert_eq!(number(stated(&document, "B, block limit")), MAX_BLOCK as u64);
+    assert_eq!(number(stated(&document, "B, block limit")), oncewire_codec::MAX_BLOCK as u64);
     assert_eq!(number(stated(&document, "C, cache")), Geometry::MAX_CAPACITY);
     assert_eq!(number(stated(&document, "N, contexts")), MAX_CONTEXTS as u64);
     assert!(Geometry::new(400, 100).is_ok() && Geometry::new(400, 101).is_err());

@@ -10,8 +10,8 @@ use draft::{Draft, decoders};
 use forbidden::{AT, frame_ranges, laid_out};
 use oncewire_codec::pack::{self, Base, Header, PackReader, PackStep};
 use oncewire_codec::{
-    CachePolicy, ChecksumSeed, Decoded, Decoder, Domain, Encoder, Entropy, FrameError, FrameView,
-    Geometry, MAX_BLOCK, MAX_CONTEXTS, Scan, Sharing, Stream, Tokens,
+    CachePolicy, ChecksumSeed, DEFAULT_BLOCK, Decoded, Decoder, Domain, Encoder, Entropy,
+    FrameError, FrameView, Geometry, MAX_CONTEXTS, Scan, Sharing, Stream, Tokens,
 };
 use oncewire_family::{MatcherKind, SamplerKind};
 use proptest::prelude::*;

@@ -224,7 +224,7 @@ fn the_second_decoder_reads_frames_of_several_domains() {
     for seed in 0..24u64 {
         let rng = &mut Rng::new(seed);
         let (cache, max_block) =
-            [(70_000, 9000), (1 << 18, MAX_BLOCK), (300_007, 1000)][seed as usize % 3];
+            [(70_000, 9000), (1 << 18, DEFAULT_BLOCK), (300_007, 1000)][seed as usize % 3];
         let explicit = rng.one_in(2);
         let params = Params { cache, max_block, contexts: 3, explicit, ..Params::default() };
         let (mut first, mut second) = decoders(&params);

@@ -255,7 +255,7 @@ impl Decoder {
         let consumed = input.len() - rest.len() + body.len();
 
         let n = field(&mut body)?;
-        if n > block_limit {
+        if n > block_limit || (flags & 0x80 != 0 && n > 65536) {
             return Err(Invalid("block length"));
         }
         let width = (flags & 0x80 != 0).then(|| self.parameters.width());
@@ -471,7 +471,7 @@ pub(crate) fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
     if number(header_len - 8, 8)? != xxh3_64(&pack[..header_len - 8]) {
         return Err(Invalid("header checksum"));
     }
-    if !(1..=65536).contains(&block_limit) || !(block_limit..=1 << 40).contains(&cache) {
+    if !(1..=262144).contains(&block_limit) || !(block_limit..=1 << 40).contains(&cache) {
         return Err(Invalid("cache or block limit"));
     }
     let parameters = Parameters {
