@@ -1,34 +1,91 @@
-//! Redundancy-aware routes of each ingress of a map alone: reductions of the footprint and gaps.
+//! Redundancy-aware routes of a map: reductions of the footprint and gaps of each ingress alone, or
+//! the load of all together.
 //!
-//!     cargo run --release -p oncewire-plan --example routes -- MAP [RHO [INTER [GAP]]]
+//!     cargo run --release -p oncewire-plan --example routes -- MAP [footprint|load|within] \
+//!         [RHO [INTER [GAP [SLICES [ACCESS [POPS]]]]]]
+//!
+//! For the load, links have 2.5 or 10 Gbit/s, drawn with seed 1, and the traffic is such that the
+//! busiest link is loaded to 80 % on routes that minimize that without elimination.
+
+use std::time::Instant;
 
 use oncewire_plan::{
-    Scenario, Text, Unwatched,
-    ra::{self, Cost, Objective, Request},
+    Scenario, Text, Watch,
+    ra::{self, Cost, LoadLimit, Objective, Request},
 };
+
+/// Prints progress if asked to.
+struct Log(bool);
+
+impl Watch for Log {
+    fn progress(&self, what: &str, done: u64, total: u64) {
+        if self.0 {
+            eprintln!("{what} {done} {total}");
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let map = arguments.next().ok_or("name a map")?;
+    let objective = match arguments.next().as_deref() {
+        None | Some("footprint") => Objective::Footprint,
+        Some("load") => Objective::Load,
+        Some("within") => Objective::FootprintWithin(LoadLimit::Shortest(1.0)),
+        Some(other) => return Err(format!("{other}: footprint, load or within").into()),
+    };
     let mut number = |usual: f64| arguments.next().map_or(Ok(usual), |text| text.parse::<f64>());
     let (rho, inter, gap) = (number(0.5)?, number(1.0)?, number(1e-3)?);
+    let (slices, access, pops) = (number(4.0)?, number(0.0)?, number(0.0)?);
     let mut scenario = Scenario::new(Text::new(&map, std::fs::read_to_string(&map)?));
     scenario.shape.populated_only = true;
-    let network = scenario.network()?;
+    scenario.shape.reduce = (pops > 0.0).then_some(pops as usize);
+    scenario.shape.access_routers = (access > 0.0).then_some(access as u32);
+    let mut network = scenario.network()?;
+    let together = objective != Objective::Footprint;
+    if together {
+        network = network.with_random_capacities(&[2.5e9, 10e9], 1);
+    }
     let request = Request {
-        ingresses: ra::gravity(&network, rho, inter, 1.0)?,
+        ingresses: ra::gravity(&network, rho, inter, 1e9)?,
         network: &network,
         cost: Cost::Latency,
-        objective: Objective::Footprint,
+        objective,
         capacity: None,
         interval: 60.0,
         eliminates: Vec::new(),
+        plain_load: together.then_some(0.8),
         safety_net: false,
-        slices: 1,
+        slices: slices as usize,
         gap,
         against: None,
     };
-    let outcome = ra::run(&request, &Unwatched)?;
+    let begun = Instant::now();
+    let outcome = ra::run(&request, &Log(std::env::var_os("VERBOSE").is_some()))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if together {
+        for scheme in &outcome.schemes {
+            println!(
+                "{}\t{:.5}\t{:.5e}",
+                scheme.name,
+                scheme.utilization.unwrap_or(f64::NAN),
+                scheme.footprint
+            );
+        }
+        println!(
+            "value {:.6e}, bound {:.6e}, gap {:.5}, {} trees of {} ingresses, {seconds:.1} s",
+            outcome.value,
+            outcome.bound,
+            outcome.gap(),
+            outcome.routes.slices.len(),
+            outcome.ingresses.len()
+        );
+        return Ok(());
+    }
     let mut sums = [0.0; 3];
     let mut gaps = Vec::new();
     for of in &outcome.ingresses {
@@ -50,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     gaps.sort_by(f64::total_cmp);
     let count = outcome.ingresses.len();
     println!(
-        "{count} ingresses: SP-RE {:.4}, RA {:.4}, bound {:.4}; gap at 95 % of them {:.5}, worst {:.5}; trees cost {:.5}",
+        "{count} ingresses: SP-RE {:.4}, RA {:.4}, bound {:.4}; gap at 95 % of them {:.5}, worst {:.5}; trees cost {:.5}; {seconds:.1} s",
         sums[0] / count as f64,
         sums[1] / count as f64,
         sums[2] / count as f64,

@@ -78,6 +78,35 @@ pub enum RouteError {
         /// Links that prove it, and their parts of the proof, largest first.
         links: Vec<(String, f64)>,
     },
+    /// Routes within the limit were neither found nor proven impossible.
+    #[error(
+        "no routes were found that keep every link below {:.4} % of its capacity: the best reach {:.4} %, and no less than {:.4} % is possible",
+        100.0 * limit,
+        100.0 * found,
+        100.0 * least
+    )]
+    NotFound {
+        /// The limit that was asked for.
+        limit: f64,
+        /// The least utilization found.
+        found: f64,
+        /// No routes have less.
+        least: f64,
+    },
+    /// So few trees do not keep the limit.
+    #[error(
+        "with {slices} trees per ingress no routes were found that keep every link below {:.4} % of its capacity, only {:.4} %: allow more with --slices",
+        100.0 * limit,
+        100.0 * found
+    )]
+    Slices {
+        /// Trees per ingress.
+        slices: usize,
+        /// The limit that was asked for.
+        limit: f64,
+        /// What they reach.
+        found: f64,
+    },
     /// Copies do not fit, whatever the routes.
     #[error(
         "no routes let all copies fit the capacities (--safety-net): the busiest link would carry at least {:.4} % of its capacity, because of {}",

@@ -9,7 +9,7 @@ mod coefficients;
 #[cfg(feature = "highs")]
 mod highs;
 mod interior;
-mod packing;
+pub(crate) mod packing;
 mod presolve;
 mod program;
 mod recover;

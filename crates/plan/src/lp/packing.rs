@@ -1,5 +1,7 @@
 //! A packing program: what the interior point method solves.
 
+pub(crate) use super::interior::solve;
+
 /// Maximise the weights of the columns, each group's adding up to at most 1, each row's to at most
 /// its limit.
 pub(crate) struct Packing {

@@ -27,6 +27,11 @@ pub(crate) struct Division {
 const NONE: u32 = u32::MAX;
 
 impl Division {
+    /// Bytes of memory.
+    pub(crate) fn size(&self) -> usize {
+        4 * (self.pairs.len() + self.sets.len())
+    }
+
     fn new(links: usize) -> Self {
         Self { row: vec![NONE; links], ..Self::default() }
     }
@@ -49,6 +54,8 @@ pub(crate) struct Solved {
     pub value: f64,
     /// No paths cost less, however they are split.
     pub bound: f64,
+    /// The division that proves the bound.
+    pub division: Division,
     /// Rounds of the ascent.
     pub rounds: u32,
     /// What making the paths a tree costs, as a part of the value.
@@ -78,6 +85,14 @@ pub(crate) fn solve(
 ) -> Solved {
     let mut search = Search::new(&block.graph);
     let mut ascent = Ascent::new(block, prices, division);
+    if block.content.pairs.is_empty() && block.content.sets.is_empty() {
+        // Nothing is shared: shortest paths are best.
+        let bound = ascent.distances(&mut search);
+        let (paths, value) = tree::to_tree(block, prices, ascent.paths, &mut search);
+        let repair = if value > 0.0 { (value - bound).max(0.0) / value } else { 0.0 };
+        let division = ascent.division;
+        return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair };
+    }
     // `Problem::new` has made sure that there are paths.
     let shortest = tree::shortest(block, &prices.lengths(), &mut search).unwrap_or_default();
     let single = block.egresses.len() == 1;
@@ -141,7 +156,7 @@ pub(crate) fn solve(
     // From the division alone, summed in a fixed order: the sums of the ascent have drifted.
     let bound = certify(block, prices, &kept, &mut search).min(best.1);
     let repair = if best.1 > 0.0 { repair.max(0.0) / best.1 } else { 0.0 };
-    Solved { paths: best.0, value: best.1, bound, rounds, repair }
+    Solved { paths: best.0, value: best.1, bound, division: kept, rounds, repair }
 }
 
 /// The bound of a division.

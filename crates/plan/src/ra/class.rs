@@ -48,6 +48,14 @@ impl Classes {
         }
     }
 
+    /// Multiplies all bytes.
+    pub(crate) fn scale(&mut self, by: f64) {
+        match self {
+            Self::Gravity { bytes, .. } => *bytes *= by,
+            Self::Listed(classes) => classes.iter_mut().for_each(|class| class.bytes *= by),
+        }
+    }
+
     /// Checks that numbers are in range and nodes exist.
     pub(crate) fn check(
         &self,

@@ -7,28 +7,24 @@
 
 mod bound;
 mod class;
+mod heuristic;
 pub mod judge;
+mod master;
 #[cfg(test)]
 mod oracle;
 mod reduce;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod weights;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::net::IpAddr;
 
-use rayon::prelude::*;
-
-use crate::{
-    Error, LinkId, Network, NodeId, Watch,
-    error::{RouteError, quote},
-    routing::dijkstra::Search,
-};
-use bound::{Division, Effort, Solved};
+use crate::{LinkId, Network, NodeId};
 pub use class::{Class, Classes, gravity};
 use judge::Judged;
-use reduce::{Paths, Problem};
-use tree::Prices;
+pub use steps::run;
 
 /// What a byte costs on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +55,9 @@ pub enum LoadLimit {
     /// This part of its capacity.
     Given(f64),
     /// This many times what the busiest link has on shortest paths with redundancy elimination.
-    Stretch(f64),
+    Shortest(f64),
+    /// This many times the least possible.
+    Least(f64),
 }
 
 /// What to compute routes for.
@@ -80,6 +78,9 @@ pub struct Request<'a> {
     pub interval: f64,
     /// Whether the ends of each link eliminate redundancy; empty if all do.
     pub eliminates: Vec<bool>,
+    /// Multiply all traffic, so that the busiest link has this utilization on routes that minimize it
+    /// without elimination (thesis, section 6.5: 80 %).
+    pub plain_load: Option<f64>,
     /// Whether all copies, without elimination, must fit the capacities too (thesis, section 6.2,
     /// "safety net constraints").
     pub safety_net: bool,
@@ -150,6 +151,8 @@ pub struct Outcome {
     pub judged: Judged,
     /// What shortest paths put on links.
     pub shortest: Judged,
+    /// What all traffic was multiplied with ([`Request::plain_load`]).
+    pub scale: f64,
     /// What making paths a tree has cost, as a part of the value: the most of any ingress.
     pub repair: f64,
     /// Whether the computation was stopped before the gap was reached.
@@ -200,224 +203,4 @@ pub struct Scheme {
     pub footprint: f64,
     /// Utilization of the busiest link, if capacities are known.
     pub utilization: Option<f64>,
-}
-
-/// Computes routes. If the observer cancels, the best routes so far, with their gap.
-///
-/// # Errors
-/// Settings out of range; classes that are none; an egress that no path leads to; capacities that
-/// are not known, or that no routes can keep, with the links that prove it. [`Error::Stopped`] only
-/// before there are any routes.
-pub fn run(request: &Request<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
-    check(request)?;
-    let network = request.network;
-    let problems = request
-        .ingresses
-        .par_iter()
-        .map(|(ingress, classes)| {
-            watch.proceed()?;
-            Problem::new(network, *ingress, &classes.list())
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let capacities: Vec<Option<f64>> = network
-        .links
-        .iter()
-        .map(|link| Some(link.capacity.or(request.capacity)? * request.interval / 8.0))
-        .collect();
-    let costs = costs(request);
-    let judge = |routes: &Routes| {
-        judge::judge(network, request.cost, &request.ingresses, routes, &request.eliminates)
-    };
-    let shortest_routes = whole(&problems, &shortest(&problems, &costs.lengths()));
-    let shortest = judge(&shortest_routes)?;
-
-    let solved = each(&problems, &costs, request.gap, watch);
-    let paths: Vec<Vec<Paths>> = solved.iter().map(|of| paths(of)).collect();
-    let routes = whole(&problems, &paths);
-    let judged = judge(&routes)?;
-    let bounds: Vec<f64> =
-        solved.iter().map(|of| of.iter().map(|block| block.bound).sum()).collect();
-    let bound: f64 = bounds.iter().sum();
-    debug_assert!(solved.iter().zip(&judged.footprints).all(|(of, judged)| {
-        let value: f64 = of.iter().map(|block| block.value).sum();
-        (value - judged).abs() <= 1e-9 * value
-    }));
-    let busiest = |loads: &[f64]| judge::busiest(loads, &capacities).map(|busiest| busiest.1);
-    let schemes = vec![
-        Scheme {
-            name: "SP",
-            footprint: shortest.plain.iter().sum(),
-            utilization: busiest(&shortest.copies),
-        },
-        Scheme {
-            name: "SP-RE",
-            footprint: shortest.footprint,
-            utilization: busiest(&shortest.loads),
-        },
-        Scheme { name: "RA", footprint: judged.footprint, utilization: busiest(&judged.loads) },
-    ];
-    let ingresses = (0..problems.len())
-        .map(|at| OfIngress {
-            ingress: problems[at].ingress,
-            plain: shortest.plain[at],
-            shortest: shortest.footprints[at],
-            value: judged.footprints[at],
-            bound: Some(bounds[at].min(judged.footprints[at])),
-            rounds: solved[at].iter().map(|block| block.rounds).max().unwrap_or(0),
-        })
-        .collect();
-    let value = judged.footprint;
-    let bound = bound.min(value);
-    Ok(Outcome {
-        routes,
-        value,
-        bound,
-        link_prices: vec![0.0; network.links.len()],
-        schemes,
-        ingresses,
-        capacities,
-        judged,
-        shortest,
-        repair: solved.iter().flatten().map(|block| block.repair).fold(0.0, f64::max),
-        stopped: watch.stopped() && gap(value, bound) > request.gap,
-    })
-}
-
-/// Most rounds of the ascent for one block.
-const ROUNDS: u32 = 600;
-
-/// Routes and bound of every ingress on its own, at prices.
-fn each(problems: &[Problem], prices: &Prices, gap: f64, watch: &dyn Watch) -> Vec<Vec<Solved>> {
-    let effort = Effort { gap, rounds: ROUNDS };
-    let done = std::sync::atomic::AtomicU64::new(0);
-    problems
-        .par_iter()
-        .map(|problem| {
-            let solved = solve(problem, prices, None, None, effort, watch);
-            let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-            watch.progress("ingresses", done, problems.len() as u64);
-            solved
-        })
-        .collect()
-}
-
-/// Routes and bound of one ingress, block by block.
-fn solve(
-    problem: &Problem,
-    prices: &Prices,
-    begin: Option<&[Paths]>,
-    divisions: Option<Vec<Division>>,
-    effort: Effort,
-    watch: &dyn Watch,
-) -> Vec<Solved> {
-    let mut divisions = divisions.unwrap_or_default().into_iter();
-    let blocks = problem.blocks.iter().enumerate();
-    blocks
-        .map(|(at, block)| {
-            let begin = begin.map(|begin| begin[at].clone());
-            let prices = prices.of(&block.links);
-            bound::solve(block, &prices, begin, divisions.next(), effort, &|| watch.stopped())
-        })
-        .collect()
-}
-
-fn paths(solved: &[Solved]) -> Vec<Paths> {
-    solved.iter().map(|block| block.paths.clone()).collect()
-}
-
-/// Shortest paths of every ingress.
-fn shortest(problems: &[Problem], lengths: &[f64]) -> Vec<Vec<Paths>> {
-    let of = |problem: &Problem| {
-        let blocks = problem.blocks.iter();
-        blocks
-            .map(|block| {
-                let lengths: Vec<f64> = block.links.iter().map(|&link| lengths[link]).collect();
-                let mut search = Search::new(&block.graph);
-                tree::shortest(block, &lengths, &mut search).unwrap_or_default()
-            })
-            .collect()
-    };
-    problems.par_iter().map(of).collect()
-}
-
-/// Routes of one slice per ingress.
-fn whole(problems: &[Problem], paths: &[Vec<Paths>]) -> Routes {
-    let mut slices: Vec<Slice> = problems
-        .iter()
-        .zip(paths)
-        .filter(|(problem, _)| !problem.egresses.is_empty())
-        .map(|(problem, paths)| slice(problem, paths, 1.0))
-        .collect();
-    slices.sort_by_key(|slice| slice.ingress);
-    Routes { slices }
-}
-
-fn slice(problem: &Problem, paths: &[Paths], weight: f64) -> Slice {
-    Slice {
-        ingress: problem.ingress,
-        weight,
-        paths: problem
-            .egresses
-            .iter()
-            .map(|&egress| (egress, problem.path(paths, egress)))
-            .collect(),
-        prefixes: Vec::new(),
-    }
-}
-
-/// What a byte costs on each link: once where the ends eliminate, each copy elsewhere.
-fn costs(request: &Request<'_>) -> Prices {
-    let mut prices = Prices::default();
-    for (link, number) in request.network.links.iter().zip(LinkId::all()) {
-        let cost = match request.cost {
-            Cost::Latency => link.latency,
-            Cost::Hops => 1.0,
-        };
-        let eliminates = request.eliminates.get(number.index()) != Some(&false);
-        prices.once.push(if eliminates { cost } else { 0.0 });
-        prices.copy.push(if eliminates { 0.0 } else { cost });
-    }
-    prices
-}
-
-fn check(request: &Request<'_>) -> Result<(), Error> {
-    let network = request.network;
-    let nodes = network.nodes.len();
-    let range = |what, value, range| Err(Error::from(RouteError::Range { what, value, range }));
-    if !(request.gap >= 0.0 && request.gap.is_finite()) {
-        return range("gap", request.gap, "0 or more");
-    }
-    if !(request.interval > 0.0 && request.interval.is_finite()) {
-        return range("interval in seconds", request.interval, "above 0");
-    }
-    if request.slices == 0 {
-        return range("number of slices", 0.0, "1 or more");
-    }
-    if let Some(capacity) = request.capacity.filter(|rate| !(*rate > 0.0 && rate.is_finite())) {
-        return range("capacity", capacity, "above 0");
-    }
-    let known = |node: NodeId| node.index() < nodes;
-    let unknown = |node: NodeId| Error::from(RouteError::UnknownNode { node: node.index(), nodes });
-    if let Some(link) = network.links.iter().find(|link| !known(link.from) || !known(link.to)) {
-        return Err(unknown(link.from.max(link.to)));
-    }
-    let bad = |value: f64| !(value >= 0.0 && value.is_finite());
-    if let Some(link) = network.links.iter().find(|link| bad(link.latency)) {
-        return range("latency of a link", link.latency, "0 or more");
-    }
-    let mut seen = BTreeSet::new();
-    for (ingress, classes) in &request.ingresses {
-        if !known(*ingress) {
-            return Err(unknown(*ingress));
-        }
-        let name = || quote(&network.nodes[*ingress].id);
-        if !seen.insert(*ingress) {
-            return Err(RouteError::Twice { ingress: name() }.into());
-        }
-        classes.check(*ingress, nodes, name)?;
-    }
-    if request.ingresses.iter().all(|(_, classes)| classes.bytes() == 0.0) {
-        return Err(RouteError::NoTraffic.into());
-    }
-    Ok(())
 }

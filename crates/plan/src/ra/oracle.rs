@@ -144,6 +144,7 @@ fn exhaustive_search_agrees() {
             capacity: None,
             interval: 60.0,
             eliminates,
+            plain_load: None,
             safety_net: false,
             slices: 1,
             gap: 1e-6,
@@ -158,10 +159,81 @@ fn exhaustive_search_agrees() {
         optimal += u32::from(outcome.value <= optimum + near);
         // What the solver counts is what the judge counts.
         let (ingress, classes) = &request.ingresses[0];
-        let problem = Problem::new(&network, *ingress, &classes.list()).unwrap();
-        let solved = each(&[problem], &costs(&request), 1e-6, &crate::Unwatched);
+        let eliminates = &request.eliminates;
+        let costs = steps::costs(&request, eliminates);
+        let problem = reduce::Problem::new(&network, *ingress, &classes.list()).unwrap();
+        let solved = steps::each(&[problem], &costs, 1e-6, &crate::Unwatched);
         let value: f64 = solved[0].iter().map(|block| block.value).sum();
         assert!((value - outcome.value).abs() <= 1e-9 * value);
     }
     assert!(optimal >= 190, "{optimal} of {judged}");
+}
+
+/// The least load without redundancy, by a program over flows and the simplex method: per ingress
+/// and link a flow, conserved at each node.
+fn least_load(network: &Network, ingresses: &[(NodeId, Classes)], capacities: &[f64]) -> f64 {
+    use microlp::{ComparisonOp, OptimizationDirection, Problem};
+    // The method needs numbers of usual sizes.
+    const UNIT: f64 = 1e8;
+    let mut program = Problem::new(OptimizationDirection::Minimize);
+    let busiest = program.add_var(1.0, (0.0, f64::INFINITY));
+    let mut on: Vec<Vec<_>> = vec![Vec::new(); network.links.len()];
+    for (ingress, classes) in ingresses {
+        let mut leaves = vec![0.0; network.nodes.len()];
+        for class in classes.list() {
+            leaves[class.egresses[0]] += class.bytes * class.copies[0] / UNIT;
+        }
+        let flows: Vec<_> =
+            network.links.iter().map(|_| program.add_var(0.0, (0.0, f64::INFINITY))).collect();
+        for node in NodeId::first(network.nodes.len()).filter(|node| node != ingress) {
+            let mut row = Vec::new();
+            for (link, &flow) in network.links.iter().zip(&flows) {
+                if link.to == node {
+                    row.push((flow, 1.0));
+                }
+                if link.from == node {
+                    row.push((flow, -1.0));
+                }
+            }
+            program.add_constraint(row, ComparisonOp::Eq, leaves[node]);
+        }
+        on.iter_mut().zip(flows).for_each(|(on, flow)| on.push(flow));
+    }
+    for (flows, capacity) in on.iter().zip(capacities) {
+        let mut row: Vec<_> = flows.iter().map(|&flow| (flow, 1.0)).collect();
+        row.push((busiest, -capacity / UNIT));
+        program.add_constraint(row, ComparisonOp::Le, 0.0);
+    }
+    program.solve().unwrap().into_solution().unwrap().objective()
+}
+
+/// Nothing is shared: the least load is that of a multicommodity flow.
+#[test]
+fn without_redundancy_the_load_is_that_of_a_flow() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for seed in 0..20 {
+        let network = networks::network().new_tree(&mut runner).unwrap().current();
+        let network = network.with_random_capacities(&[2.5e9, 10e9], seed);
+        let request = Request {
+            ingresses: gravity(&network, 0.0, 0.0, 1e9).unwrap(),
+            network: &network,
+            cost: Cost::Hops,
+            objective: Objective::Load,
+            capacity: None,
+            interval: 8.0,
+            eliminates: Vec::new(),
+            plain_load: None,
+            safety_net: false,
+            slices: 100,
+            gap: 1e-6,
+            against: None,
+        };
+        let outcome = run(&request, &crate::Unwatched).unwrap();
+        let capacities: Vec<f64> =
+            outcome.capacities.iter().map(|capacity| capacity.unwrap()).collect();
+        let least = least_load(&network, &request.ingresses, &capacities);
+        assert!((outcome.value / least - 1.0).abs() <= 1e-5, "{} {least}", outcome.value);
+        assert!(outcome.bound <= least * (1.0 + 1e-9), "{} {least}", outcome.bound);
+        assert!(outcome.bound >= least * (1.0 - 1e-5), "{} {least}", outcome.bound);
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    Unwatched,
+    Error, Unwatched, Watch,
+    error::RouteError,
     network::{Link, Node},
 };
 
@@ -39,6 +40,7 @@ fn request<'a>(network: &'a Network, ingresses: Vec<(NodeId, Classes)>) -> Reque
         capacity: None,
         interval: 60.0,
         eliminates: Vec::new(),
+        plain_load: None,
         safety_net: false,
         slices: 1,
         gap: 1e-3,
@@ -164,4 +166,247 @@ fn abilene_with_pairs_in_proportion_to_populations() {
         sums.iter_mut().zip(found).for_each(|(sum, value)| *sum += value / 11.0);
     }
     assert_eq!([sums[0], sums[1]].map(|value| (value * 1e4).round()), [1131.0, 1443.0]);
+}
+
+/// Capacities that differ, so that something binds.
+fn with_capacities(network: &Network) -> Network {
+    network.with_random_capacities(&[2.5e9, 10e9], 1)
+}
+
+fn load_request(network: &Network, rho: f64) -> Request<'_> {
+    let ingresses = gravity(network, rho, 1.0, 1e9).unwrap();
+    Request {
+        objective: Objective::Load,
+        plain_load: Some(0.8),
+        slices: 4,
+        ..request(network, ingresses)
+    }
+}
+
+#[test]
+fn the_load_of_abilene_has_a_certified_gap() {
+    let network = with_capacities(&abilene());
+    let outcome = run(&load_request(&network, 0.5), &Unwatched).unwrap();
+    assert!(outcome.gap() <= 2e-3, "{}", outcome.gap());
+    let of = |name: &str| {
+        let scheme = outcome.schemes.iter().find(|scheme| scheme.name == name).unwrap();
+        scheme.utilization.unwrap()
+    };
+    assert!((of("LP-SP") - 0.8).abs() < 1e-9);
+    assert_eq!(of("RA"), outcome.value);
+    // Better than elimination on routes for the load alone, and than shortest paths.
+    assert!(outcome.value < of("SP-Optimal") && outcome.value < of("SP-RE"), "{outcome:?}");
+    // Prices of full capacities add up to 1, and prove the bound.
+    let prices = outcome.link_prices.iter().zip(&outcome.capacities);
+    let sum: f64 = prices.map(|(price, capacity)| price * capacity.unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    for ingress in &outcome.ingresses {
+        let slices: Vec<&Slice> = outcome.routes.of(ingress.ingress).collect();
+        assert!((1..=4).contains(&slices.len()));
+        let weights: f64 = slices.iter().map(|slice| slice.weight).sum();
+        assert!((weights - 1.0).abs() < 1e-12);
+    }
+    assert!(outcome.routes.slices.len() > outcome.ingresses.len(), "some use several trees");
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let network = with_capacities(&abilene());
+    let with = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(&load_request(&network, 0.5), &Unwatched).unwrap())
+    };
+    assert_eq!(with(1), with(3));
+}
+
+#[test]
+fn a_footprint_within_a_load_keeps_it_and_costs_no_more_than_shortest_paths() {
+    let network = with_capacities(&abilene());
+    let mut request = load_request(&network, 0.5);
+    request.objective = Objective::FootprintWithin(LoadLimit::Shortest(1.0));
+    let outcome = run(&request, &Unwatched).unwrap();
+    assert!(outcome.gap() <= 2e-3);
+    let busiest = |judged: &judge::Judged| judged.busiest(&outcome.capacities).unwrap().1;
+    let limit = busiest(&outcome.shortest);
+    assert!(busiest(&outcome.judged) <= limit * (1.0 + 1e-6));
+    assert!(outcome.value < outcome.shortest.footprint);
+    // Room for what is best without limits: the same routes.
+    request.objective = Objective::FootprintWithin(LoadLimit::Given(100.0));
+    let free = run(&request, &Unwatched).unwrap();
+    request.objective = Objective::Footprint;
+    let alone = run(&request, &Unwatched).unwrap();
+    assert!((free.value / alone.value - 1.0).abs() < 2e-3, "{} {}", free.value, alone.value);
+    assert!(free.value < outcome.value);
+}
+
+#[test]
+fn a_limit_that_no_routes_keep_names_the_links_that_prove_it() {
+    let network = with_capacities(&abilene());
+    let mut request = load_request(&network, 0.5);
+    request.objective = Objective::FootprintWithin(LoadLimit::Given(0.2));
+    let error = run(&request, &Unwatched).unwrap_err();
+    let Error::Routes(RouteError::LoadTooLow { limit, least, links }) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(*limit, 0.2);
+    assert!(*least > 0.2 && *least < 0.6, "{least}");
+    let sum: f64 = links.iter().map(|(_, share)| share).sum();
+    assert!(sum > 0.8 && sum < 1.0 + 1e-9, "{links:?}");
+    assert!(!error.to_string().contains('\n') && error.to_string().contains(" -> "), "{error}");
+}
+
+#[test]
+fn a_safety_net_holds_all_copies() {
+    let network = with_capacities(&abilene());
+    let mut request = load_request(&network, 0.5);
+    // Without a net, routes with the least footprint overload links with copies.
+    request.plain_load = Some(0.97);
+    request.objective = Objective::FootprintWithin(LoadLimit::Given(100.0));
+    let copies = |outcome: &Outcome| judge::busiest(&outcome.judged.copies, &outcome.capacities);
+    let free = run(&request, &Unwatched).unwrap();
+    assert!(copies(&free).unwrap().1 > 1.0);
+    request.safety_net = true;
+    request.slices = 8;
+    let held = run(&request, &Unwatched).unwrap();
+    assert!(copies(&held).unwrap().1 <= 1.0 + 1e-6, "{:?}", copies(&held));
+    assert!(held.value >= free.bound && held.gap() <= 5e-3, "{} {}", held.value, held.gap());
+    request.plain_load = Some(1.2);
+    let error = run(&request, &Unwatched).unwrap_err();
+    assert!(matches!(error, Error::Routes(RouteError::SafetyNet { .. })), "{error}");
+}
+
+#[test]
+fn without_elimination_anywhere_all_copies_count() {
+    let network = with_capacities(&abilene());
+    let mut request = load_request(&network, 0.5);
+    request.eliminates = vec![false; network.links.len()];
+    let outcome = run(&request, &Unwatched).unwrap();
+    assert!((outcome.value - 0.8).abs() < 2e-3, "{}", outcome.value);
+    assert_eq!(outcome.judged.loads, outcome.judged.copies);
+    // One link with elimination: only that one carries less.
+    request.eliminates[0] = true;
+    let outcome = run(&request, &Unwatched).unwrap();
+    let less: Vec<usize> = (0..network.links.len())
+        .filter(|&link| outcome.judged.loads[link] < outcome.judged.copies[link] * (1.0 - 1e-9))
+        .collect();
+    assert!(less.iter().all(|&link| link == 0), "{less:?}");
+}
+
+/// Stops after some calls.
+struct Impatient(std::sync::atomic::AtomicU32);
+
+impl Watch for Impatient {
+    fn progress(&self, _what: &str, _done: u64, _total: u64) {}
+
+    fn stopped(&self) -> bool {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 400
+    }
+}
+
+#[test]
+fn an_interruption_gives_the_best_so_far_with_its_gap() {
+    let network = with_capacities(&abilene());
+    let request = Request { gap: 0.0, ..load_request(&network, 0.5) };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let outcome =
+        pool.install(|| run(&request, &Impatient(std::sync::atomic::AtomicU32::new(0)))).unwrap();
+    assert!(outcome.stopped);
+    assert!(outcome.bound <= outcome.value && outcome.gap() < 1.0, "{}", outcome.gap());
+    let alone = Request { objective: Objective::Footprint, plain_load: None, ..request };
+    let outcome =
+        pool.install(|| run(&alone, &Impatient(std::sync::atomic::AtomicU32::new(300)))).unwrap();
+    assert!(outcome.stopped && outcome.gap() < 1.0);
+}
+
+#[test]
+fn the_closed_form_lists_what_it_says() {
+    let network = abilene();
+    for (rho, inter) in [(0.0, 1.0), (0.2, 0.5), (0.5, 0.0), (0.5, 1.0), (0.5, 0.25)] {
+        for (ingress, classes) in gravity(&network, rho, inter, 1000.0).unwrap() {
+            let list = classes.list();
+            let unique: f64 = list.iter().map(|class| class.bytes).sum();
+            let sum = |class: &Class| class.bytes * class.copies.iter().sum::<f64>();
+            let sent: f64 = list.iter().map(sum).sum();
+            assert!((sent - classes.bytes()).abs() < 1e-9 * sent, "{rho} {inter}");
+            assert!((1.0 - unique / sent - rho).abs() < 1e-9, "{rho} {inter}: {unique} {sent}");
+            let shared = list.iter().filter(|class| class.egresses.len() == 2);
+            let shared: f64 = shared.map(|class| class.bytes).sum();
+            assert!((shared - sent * rho * inter).abs() < 1e-9 * sent);
+            assert!(list.iter().all(|class| !class.egresses.contains(&ingress)));
+            classes.check(ingress, network.nodes.len(), String::new).unwrap();
+        }
+    }
+}
+
+#[test]
+fn malformed_requests_are_refused() {
+    let network = abilene();
+    let with = |ingresses| run(&request(&network, ingresses), &Unwatched).unwrap_err().to_string();
+    let listed = |class| vec![(NodeId(0), Classes::Listed(vec![class]))];
+    for (bad, words) in [
+        (class(&[2], f64::NAN, &[1.0]), "NaN bytes"),
+        (class(&[2, 2], 1.0, &[1.0, 1.0]), "repeat"),
+        (class(&[2], 1.0, &[0.5]), "more is shared than sent"),
+        (class(&[2], 1.0, &[1.0, 1.0]), "copies for 2"),
+        (class(&[0], 1.0, &[1.0]), "to itself"),
+        (class(&[99], 1.0, &[1.0]), "12 nodes"),
+        (class(&[], 1.0, &[]), "no egress"),
+        (class(&[2], 0.0, &[1.0]), "no traffic"),
+    ] {
+        let error = with(listed(bad));
+        assert!(error.contains(words), "{error}");
+    }
+    let gravity = |rho, inter| {
+        let mut population = vec![1.0; 12];
+        population[0] = 0.0;
+        vec![(NodeId(0), Classes::Gravity { population, rho, inter, bytes: 1.0 })]
+    };
+    assert!(with(gravity(0.51, 1.0)).contains("0 to 0.5"));
+    assert!(with(gravity(0.5, 1.01)).contains("0 to 1"));
+    let twice = [gravity(0.5, 1.0), gravity(0.5, 1.0)].concat();
+    assert!(with(twice).contains("twice"));
+    let mut request = request(&network, gravity(0.5, 1.0));
+    request.objective = Objective::Load;
+    let error = run(&request, &Unwatched).unwrap_err().to_string();
+    assert!(error.contains("no capacities"), "{error}");
+    // A node that nothing leads to.
+    let mut island = network.clone();
+    island.links.retain(|link| link.to != NodeId(8));
+    let request = self::request(&island, gravity(0.5, 1.0));
+    let error = run(&request, &Unwatched).unwrap_err().to_string();
+    assert!(error.contains("no path leads from 0 to 8"), "{error}");
+}
+
+#[test]
+fn the_judge_refuses_routes_that_are_none() {
+    let network = abilene();
+    let ingresses = gravity(&network, 0.5, 1.0, 1.0).unwrap();
+    let request = request(&network, ingresses);
+    let good = run(&request, &Unwatched).unwrap().routes;
+    let judge = |routes: &Routes| {
+        judge::judge(&network, Cost::Latency, &request.ingresses, routes, &[])
+            .map_err(|error| error.to_string())
+    };
+    judge(&good).unwrap();
+    let refuses = |change: &dyn Fn(&mut Slice), words: &str| {
+        let mut routes = good.clone();
+        change(&mut routes.slices[3]);
+        let error = judge(&routes).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    };
+    refuses(&|slice| slice.weight = 0.5, "add up to 0.5");
+    refuses(&|slice| slice.weight = f64::NAN, "weight NaN");
+    refuses(&|slice| drop(slice.paths.remove(2)), "no path to");
+    refuses(&|slice| slice.paths[2].1.truncate(1), "ends at");
+    refuses(&|slice| slice.paths[2].1[0] = LinkId(999), "does not exist");
+    refuses(&|slice| slice.paths[2].1.reverse(), "the path to");
+    // There and back again.
+    refuses(
+        &|slice| {
+            let path = &mut slice.paths[0].1;
+            let last = path[path.len() - 1];
+            path.extend([LinkId(last.0 ^ 1), last]);
+        },
+        "",
+    );
 }

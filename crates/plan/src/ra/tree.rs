@@ -52,6 +52,24 @@ pub(crate) fn cost(block: &Block, prices: &Prices, paths: &[Vec<LinkId>]) -> f64
     state.cost
 }
 
+/// Bytes on each link of the block: once, and with all copies.
+pub(crate) fn loads(block: &Block, paths: &[Vec<LinkId>]) -> (Vec<f64>, Vec<f64>) {
+    let links = block.links.len();
+    let unit = Prices { once: vec![1.0; links], copy: vec![0.0; links] };
+    let mut state = State::new(block, &unit);
+    let mut once = vec![0.0; links];
+    let mut copies = vec![0.0; links];
+    for (egress, path) in paths.iter().enumerate() {
+        state.price(egress);
+        for &link in path {
+            once[link] += state.lengths[link];
+            copies[link] += block.content.copies[egress];
+        }
+        state.set(egress, path.clone());
+    }
+    (once, copies)
+}
+
 /// Improves paths until no group's move helps. Returns them with their cost.
 pub(crate) fn improve(
     block: &Block,

@@ -5,6 +5,8 @@ use std::{
     collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
 };
 
+use oncewire_kernels::random::SplitMix64;
+
 use super::{MAX_TEXT, by_distance, cut, merge, quote};
 use crate::{
     Error, Network, NodeId,
@@ -299,6 +301,28 @@ impl Network {
         }
         network.derivation.push(format!("{n} access routers in each of {pops} PoPs"));
         Ok(network)
+    }
+
+    /// The same network in which each cable whose capacity is not known has one of `choices`, in
+    /// bit/s, drawn with a seed; both directions of a cable have the same (thesis, section 6.5:
+    /// "uniformly at random from {2.5, 10} Gbps").
+    pub fn with_random_capacities(&self, choices: &[f64], seed: u64) -> Self {
+        let mut network = self.clone();
+        let mut random = SplitMix64(seed);
+        let mut drawn: HashMap<(NodeId, NodeId), f64> = HashMap::new();
+        for link in network.links.iter_mut().filter(|link| link.capacity.is_none()) {
+            let ends = (link.from.min(link.to), link.from.max(link.to));
+            let capacity = *drawn
+                .entry(ends)
+                .or_insert_with(|| choices[random.below(choices.len() as u64) as usize]);
+            link.capacity = Some(capacity);
+        }
+        let names: Vec<String> =
+            choices.iter().map(|rate| format!("{} Gbit/s", rate / 1e9)).collect();
+        network
+            .derivation
+            .push(format!("unknown capacities drawn from {} with seed {seed}", names.join(" or ")));
+        network
     }
 
     /// The same network with weights and latencies from great-circle distances, for maps without

@@ -1,0 +1,561 @@
+//! Routes of all ingresses together, where links have capacities: column generation.
+//!
+//! A column is a tree of an ingress. The master program weighs trees; the prices of its rows are
+//! prices of links; at prices, ingresses have nothing to do with each other, and each one's best
+//! tree is a new column, its bound a part of the whole bound (Dantzig and Wolfe; prices smoothed as
+//! in Wentges, *Weighted Dantzig-Wolfe decomposition*, ITOR 4(2), 1997). The master is solved
+//! loosely while the gap is large: central prices need fewer rounds (Gondzio, González-Brevis and
+//! Munari, *New developments in the primal-dual column generation technique*, EJOR 224(1), 2013).
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{
+    bound::{Division, Effort, Solved},
+    gap,
+    reduce::{Paths, Problem},
+    steps::{paths, solve},
+    tree::{self, Prices},
+    weights::{Column, LinkPrices, Mixture, Weights},
+};
+use crate::{
+    Error, Watch,
+    lp::packing::{Groups, Packing, solve as solve_packing},
+};
+
+/// What the program is about.
+pub(crate) struct Program<'a> {
+    pub problems: &'a [Problem],
+    pub costs: &'a Prices,
+    /// Bytes per interval, per link.
+    pub capacities: &'a [Option<f64>],
+    /// Per link.
+    pub eliminates: &'a [bool],
+    /// Whether all copies must fit the capacities.
+    pub safety_net: bool,
+    pub gap: f64,
+}
+
+/// What is to be minimized.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// The utilization of the busiest link. It need not be below this.
+    Load { enough: f64 },
+    /// The cost, with utilizations up to a limit.
+    Cost { limit: f64 },
+}
+
+/// Trees with weights, and what is proven about them.
+pub(crate) struct Weighed {
+    pub weights: Weights,
+    pub value: f64,
+    pub bound: f64,
+    /// Prices that prove the bound.
+    pub prices: LinkPrices,
+    pub stopped: bool,
+}
+
+/// Rounds after which it is given up.
+const ROUNDS: u32 = 150;
+/// Rounds without weight after which a column is dropped.
+const IDLE: u32 = 8;
+/// Bytes for the divisions that are kept from round to round.
+const MEMORY: usize = 300_000_000;
+/// Weight that counts as none.
+const NOTHING: f64 = 1e-7;
+
+/// Columns, and what is kept between rounds.
+pub(crate) struct Master<'a> {
+    program: &'a Program<'a>,
+    /// With rounds since it had weight; the first is the one that takes what others leave.
+    columns: Vec<Vec<(Arc<Column>, u32)>>,
+    divisions: Vec<Option<Vec<Division>>>,
+}
+
+impl<'a> Master<'a> {
+    /// Begins with these trees of each ingress, at least one.
+    pub(crate) fn new(program: &'a Program<'a>, begin: &[Vec<Vec<Paths>>]) -> Self {
+        let count = program.problems.len();
+        let mut master =
+            Self { program, columns: vec![Vec::new(); count], divisions: vec![None; count] };
+        for trees in begin {
+            for (ingress, paths) in trees.iter().enumerate() {
+                master.add(ingress, paths.clone());
+            }
+        }
+        master
+    }
+
+    /// With columns of an earlier solution only.
+    pub(crate) fn of(program: &'a Program<'a>, weights: &Weights) -> Self {
+        let columns = weights.iter().map(|of| {
+            let mut of: Vec<_> = of.iter().collect();
+            of.sort_by(|one, other| other.0.total_cmp(&one.0));
+            of.into_iter().map(|(_, column)| (Arc::clone(column), 0)).collect()
+        });
+        Self { program, columns: columns.collect(), divisions: vec![None; weights.len()] }
+    }
+
+    /// The same trees of another program over the same problems.
+    pub(crate) fn adopt(&mut self, weights: &Weights) -> Weights {
+        let of = |(ingress, list): (usize, &Mixture)| {
+            let each = list.iter().map(|(weight, column)| {
+                self.add(ingress, column.paths.clone());
+                let mut known = self.columns[ingress].iter();
+                let same = known.find(|(other, _)| other.paths == column.paths);
+                (*weight, same.map_or_else(|| Arc::clone(column), |(same, _)| Arc::clone(same)))
+            });
+            each.collect()
+        };
+        weights.iter().enumerate().map(of).collect()
+    }
+
+    /// Whether the tree is a new one.
+    fn add(&mut self, ingress: usize, paths: Vec<Paths>) -> bool {
+        if self.columns[ingress].iter().any(|(column, _)| column.paths == paths) {
+            return false;
+        }
+        let Program { problems, costs, capacities, eliminates, .. } = self.program;
+        let mut cost = 0.0;
+        let mut loads = Vec::new();
+        for (block, paths) in problems[ingress].blocks.iter().zip(&paths) {
+            let (once, copies) = tree::loads(block, paths);
+            for ((&link, once), copies) in block.links.iter().zip(once).zip(copies) {
+                if copies == 0.0 {
+                    continue;
+                }
+                cost += costs.once[link] * once + costs.copy[link] * copies;
+                if capacities[link].is_some() {
+                    loads.push((link, if eliminates[link] { once } else { copies }, copies));
+                }
+            }
+        }
+        self.columns[ingress].push((Arc::new(Column { paths, loads, cost }), 0));
+        true
+    }
+
+    /// The first tree of each ingress.
+    fn first(&self) -> Weights {
+        self.columns.iter().map(|of| vec![(1.0, Arc::clone(&of[0].0))]).collect()
+    }
+
+    /// Generates columns until the gap is reached. `base` are weights that keep the limit and the
+    /// safety net, if there are such limits.
+    pub(crate) fn generate(
+        &mut self,
+        goal: Goal,
+        base: Option<&Weights>,
+        watch: &dyn Watch,
+    ) -> Result<Weighed, Error> {
+        let links = self.program.capacities.len();
+        let what = match goal {
+            Goal::Load { .. } => "rounds for the least load",
+            Goal::Cost { .. } => "rounds for the least footprint",
+        };
+        let mut weights = base.cloned().unwrap_or_else(|| self.first());
+        let mut value = self.value(goal, &weights);
+        let mut bound = 0.0;
+        let mut best = match goal {
+            // Not the master's: its first prices lie on a single link and prove nothing.
+            Goal::Load { .. } => self.even(),
+            Goal::Cost { .. } => LinkPrices { load: vec![0.0; links], net: vec![0.0; links] },
+        };
+        let mut newest: Option<LinkPrices> = None;
+        let mut effort = 1;
+        let mut stopped = false;
+        for round in 0..ROUNDS {
+            watch.progress(what, round.into(), 0);
+            let mut added = false;
+            for part in [0.5, 1.0] {
+                let prices = match &newest {
+                    Some(newest) => best.toward(newest, part),
+                    None => best.clone(),
+                };
+                let reached = gap(value, bound);
+                let (proven, any) = self.price(goal, &prices, reached, effort, watch);
+                if proven > bound {
+                    bound = proven;
+                    best = prices;
+                }
+                added |= any;
+                if any || newest.is_none() || watch.stopped() {
+                    break;
+                }
+            }
+            let tolerance = (gap(value, bound) / 10.0).clamp(1e-7, 1e-2);
+            match self.weigh(goal, tolerance, base, bound, watch) {
+                Ok((found, prices)) => {
+                    let worth = self.value(goal, &found);
+                    if worth < value {
+                        (value, weights) = (worth, found);
+                    }
+                    newest = Some(prices);
+                }
+                Err(Error::Stopped) => {}
+                Err(error) => return Err(error),
+            }
+            let done = gap(value, bound) <= self.program.gap
+                || matches!(goal, Goal::Load { enough } if value <= enough || (enough > 0.0 && bound > enough));
+            if watch.stopped() {
+                stopped = !done;
+                break;
+            }
+            if done {
+                break;
+            }
+            if !added {
+                // Neither better trees nor a better bound without more effort.
+                effort *= 3;
+                if effort > 30 {
+                    break;
+                }
+            }
+            for of in &mut self.columns {
+                let mut at = 0;
+                of.retain(|(_, idle)| {
+                    at += 1;
+                    at == 1 || *idle < IDLE
+                });
+            }
+        }
+        Ok(Weighed { weights, value, bound: bound.min(value), prices: best, stopped })
+    }
+
+    /// The best weights of the columns there are, without new ones.
+    pub(crate) fn settle(
+        &mut self,
+        goal: Goal,
+        base: Option<&Weights>,
+        watch: &dyn Watch,
+    ) -> Result<Weights, Error> {
+        let first = base.cloned().unwrap_or_else(|| self.first());
+        let (found, _) = self.weigh(goal, 1e-7, base, 0.0, watch)?;
+        Ok(if self.value(goal, &found) <= self.value(goal, &first) { found } else { first })
+    }
+
+    /// The same price for each unit of capacity.
+    fn even(&self) -> LinkPrices {
+        let (loads, _) = self.sums(&self.first());
+        let links = loads.len();
+        let mut load = vec![0.0; links];
+        let used: Vec<usize> = (0..links)
+            .filter(|&link| loads[link] > 0.0 && self.program.capacities[link].is_some())
+            .collect();
+        for &link in &used {
+            let capacity = self.program.capacities[link].unwrap_or(f64::INFINITY);
+            load[link] = 1.0 / (used.len() as f64 * capacity);
+        }
+        LinkPrices { load, net: vec![0.0; links] }
+    }
+
+    /// Bytes on each link with a capacity, as eliminated there, and all copies.
+    fn sums(&self, weights: &Weights) -> (Vec<f64>, Vec<f64>) {
+        let links = self.program.capacities.len();
+        let (mut loads, mut nets) = (vec![0.0; links], vec![0.0; links]);
+        for (weight, column) in weights.iter().flatten() {
+            for &(link, load, copies) in &column.loads {
+                loads[link] += weight * load;
+                nets[link] += weight * copies;
+            }
+        }
+        (loads, nets)
+    }
+
+    /// Utilization of the busiest link, and the same of all copies.
+    pub(crate) fn utilization(&self, weights: &Weights) -> (f64, f64) {
+        let (loads, nets) = self.sums(weights);
+        let most = |bytes: &[f64]| {
+            let all = bytes.iter().zip(self.program.capacities);
+            all.filter_map(|(bytes, capacity)| Some(bytes / (*capacity)?)).fold(0.0, f64::max)
+        };
+        (most(&loads), most(&nets))
+    }
+
+    /// What weights are worth; infinite if they break a limit.
+    fn value(&self, goal: Goal, weights: &Weights) -> f64 {
+        const HAIR: f64 = 1.0 + 1e-9;
+        let (load, net) = self.utilization(weights);
+        if self.program.safety_net && net > HAIR {
+            return f64::INFINITY;
+        }
+        match goal {
+            Goal::Load { .. } => load,
+            Goal::Cost { limit } if load > limit * HAIR => f64::INFINITY,
+            Goal::Cost { .. } => {
+                weights.iter().flatten().map(|(weight, column)| weight * column.cost).sum()
+            }
+        }
+    }
+
+    /// The whole bound at prices, and whether there is a new tree.
+    fn price(
+        &mut self,
+        goal: Goal,
+        prices: &LinkPrices,
+        reached: f64,
+        effort: u32,
+        watch: &dyn Watch,
+    ) -> (f64, bool) {
+        let Program { problems, costs, capacities, eliminates, .. } = *self.program;
+        let links = capacities.len();
+        let mut whole = match goal {
+            Goal::Load { .. } => Prices { once: vec![0.0; links], copy: vec![0.0; links] },
+            Goal::Cost { .. } => costs.clone(),
+        };
+        let mut constant = 0.0;
+        for link in 0..links {
+            let price = if eliminates[link] { &mut whole.once } else { &mut whole.copy };
+            price[link] += prices.load[link];
+            whole.copy[link] += prices.net[link];
+            if let Some(capacity) = capacities[link] {
+                constant += prices.net[link] * capacity;
+                if let Goal::Cost { limit } = goal {
+                    constant += prices.load[link] * limit * capacity;
+                }
+            }
+        }
+        let cost_at = |column: &Column| -> f64 {
+            let loads = column.loads.iter();
+            let priced: f64 = loads
+                .map(|&(link, load, copies)| prices.load[link] * load + prices.net[link] * copies)
+                .sum();
+            priced + if matches!(goal, Goal::Cost { .. }) { column.cost } else { 0.0 }
+        };
+        let effort = Effort {
+            gap: (reached / 10.0).clamp(self.program.gap / 5.0, 0.02),
+            rounds: 40 * effort,
+        };
+        let divisions = std::mem::take(&mut self.divisions);
+        let solved: Vec<(Vec<Solved>, f64)> = problems
+            .par_iter()
+            .zip(&self.columns)
+            .zip(divisions)
+            .map(|((problem, columns), divisions)| {
+                let known = columns
+                    .iter()
+                    .map(|(column, _)| (cost_at(column), column))
+                    .reduce(|best, other| if other.0 < best.0 { other } else { best });
+                let begin = known.map(|known| &known.1.paths[..]);
+                let solved = solve(problem, &whole, begin, divisions, effort, watch);
+                (solved, known.map_or(f64::INFINITY, |known| known.0))
+            })
+            .collect();
+        let mut bound = -constant;
+        let mut added = false;
+        let mut memory = 0;
+        self.divisions = vec![None; problems.len()];
+        for (ingress, (solved, known)) in solved.into_iter().enumerate() {
+            bound += solved.iter().map(|block| block.bound).sum::<f64>();
+            let value: f64 = solved.iter().map(|block| block.value).sum();
+            if value < known * (1.0 - 1e-9) {
+                added |= self.add(ingress, paths(&solved));
+            }
+            memory += solved.iter().map(|block| block.division.size()).sum::<usize>();
+            if memory <= MEMORY {
+                self.divisions[ingress] =
+                    Some(solved.into_iter().map(|block| block.division).collect());
+            }
+        }
+        (bound, added)
+    }
+
+    /// Weighs the columns; prices of links.
+    fn weigh(
+        &mut self,
+        goal: Goal,
+        tolerance: f64,
+        base: Option<&Weights>,
+        bound: f64,
+        watch: &dyn Watch,
+    ) -> Result<(Weights, LinkPrices), Error> {
+        let Program { capacities, safety_net, .. } = *self.program;
+        let links = capacities.len();
+        let first = self.first();
+        let (loads, nets) = self.sums(&first);
+        // Most that each link may carry with these columns.
+        let (mut most, mut most_net) = (vec![0.0; links], vec![0.0; links]);
+        let (mut here, mut here_net) = (vec![0.0_f64; links], vec![0.0_f64; links]);
+        for of in &self.columns {
+            let entries = || of.iter().flat_map(|(column, _)| &column.loads);
+            for &(link, load, copies) in entries() {
+                here[link] = here[link].max(load);
+                here_net[link] = here_net[link].max(copies);
+            }
+            for &(link, ..) in entries() {
+                most[link] += std::mem::take(&mut here[link]);
+                most_net[link] += std::mem::take(&mut here_net[link]);
+            }
+        }
+        let highest = match goal {
+            Goal::Load { .. } => self.utilization(&first).0,
+            Goal::Cost { limit } => limit,
+        };
+        let least = match goal {
+            Goal::Load { .. } => bound * (1.0 - 1e-9),
+            Goal::Cost { limit } => limit,
+        };
+        // Rows: link, whether of all copies, and what a byte is divided by.
+        let mut rows: Vec<(usize, bool, f64)> = Vec::new();
+        let mut limits = Vec::new();
+        for link in 0..links {
+            let Some(capacity) = capacities[link] else { continue };
+            if most[link] > least * capacity {
+                let scale = highest * capacity;
+                rows.push((link, false, scale));
+                limits.push(1.0 - loads[link] / scale);
+            }
+        }
+        for link in 0..links {
+            let Some(capacity) = capacities[link].filter(|_| safety_net) else { continue };
+            if most_net[link] > capacity {
+                rows.push((link, true, capacity));
+                limits.push(1.0 - nets[link] / capacity);
+            }
+        }
+        let mut row_of = [vec![u32::MAX; links], vec![u32::MAX; links]];
+        for (&(link, net, _), row) in rows.iter().zip(0..) {
+            row_of[usize::from(net)][link] = row;
+        }
+        let cost: f64 = first.iter().flatten().map(|(_, column)| column.cost).sum();
+        let saves = |of: &[(Arc<Column>, u32)], column: &Column| of[0].0.cost - column.cost;
+        let unit = match goal {
+            Goal::Load { .. } => 1.0,
+            Goal::Cost { .. } => {
+                let all = self.columns.iter();
+                let all = all.flat_map(|of| of.iter().map(|(column, _)| saves(of, column).abs()));
+                all.fold(cost * 1e-9, f64::max)
+            }
+        };
+        let mut groups = Groups::new();
+        // Ingress of each group.
+        let mut ingresses = Vec::new();
+        let mut dense = [vec![0.0; links], vec![0.0; links]];
+        for (ingress, of) in self.columns.iter().enumerate().filter(|(_, of)| of.len() > 1) {
+            for (column, _) in &of[1..] {
+                // What it carries more than the first.
+                let mut touched = Vec::new();
+                for (sign, column) in [(-1.0, &of[0].0), (1.0, column)] {
+                    for &(link, load, copies) in &column.loads {
+                        dense[0][link] += sign * load;
+                        dense[1][link] += sign * copies;
+                        touched.push(link);
+                    }
+                }
+                touched.sort_unstable();
+                touched.dedup();
+                let mut entries = Vec::new();
+                for kind in 0..2 {
+                    for &link in &touched {
+                        let by = std::mem::take(&mut dense[kind][link]);
+                        let row = row_of[kind][link];
+                        if row != u32::MAX && by != 0.0 {
+                            entries.push((row, by / rows[row as usize].2));
+                        }
+                    }
+                }
+                let weight = match goal {
+                    Goal::Load { .. } => 0.0,
+                    Goal::Cost { .. } => saves(of, column) / unit,
+                };
+                groups.column(0, weight, entries.into_iter());
+            }
+            groups.close();
+            ingresses.push(ingress);
+        }
+        if let Goal::Load { .. } = goal {
+            let of_load = (0..rows.len() as u32).filter(|&row| !rows[row as usize].1);
+            groups.column(0, 1.0, of_load.map(|row| (row, 1.0)));
+            groups.close();
+        }
+        let mut prices = LinkPrices { load: vec![0.0; links], net: vec![0.0; links] };
+        let mut weights = first;
+        if groups.column_count() == 0 {
+            return Ok((weights, prices));
+        }
+        let offset = match goal {
+            Goal::Load { .. } => -1.0,
+            Goal::Cost { .. } => -cost / unit,
+        };
+        let columns: Vec<usize> = groups.columns.iter().map(|&at| at as usize).collect();
+        let solved = solve_packing(&Packing { limits, groups }, offset, tolerance, None, watch)?;
+        for (group, &ingress) in ingresses.iter().enumerate() {
+            let x = &solved.x[columns[group]..columns[group + 1]];
+            let of = &mut self.columns[ingress];
+            let kept = |x: f64| if x > NOTHING { x.min(1.0) } else { 0.0 };
+            let sum: f64 = x.iter().map(|&x| kept(x)).sum();
+            let whole = sum.max(1.0);
+            let mut list: Mixture = Vec::new();
+            if 1.0 - sum > NOTHING {
+                list.push((1.0 - sum, Arc::clone(&of[0].0)));
+            }
+            for (&x, (column, idle)) in x.iter().zip(&mut of[1..]) {
+                let x = kept(x) / whole;
+                *idle = if x > 1e-4 { 0 } else { *idle + 1 };
+                if x > 0.0 {
+                    list.push((x, Arc::clone(column)));
+                }
+            }
+            let sum: f64 = list.iter().map(|(weight, _)| weight).sum();
+            list.iter_mut().for_each(|(weight, _)| *weight /= sum);
+            weights[ingress] = list;
+        }
+        let of_load = rows.iter().zip(&solved.prices).filter(|(row, _)| !row.1);
+        let whole = match goal {
+            Goal::Load { .. } => 1.0 / of_load.map(|(_, price)| price).sum::<f64>(),
+            Goal::Cost { .. } => unit,
+        };
+        for (&(link, net, scale), price) in rows.iter().zip(&solved.prices) {
+            let of = if net { &mut prices.net } else { &mut prices.load };
+            // Of load, prices of full capacities add up to 1, in units of `highest` now.
+            let scale = match goal {
+                Goal::Load { .. } => scale / highest,
+                Goal::Cost { .. } => scale,
+            };
+            of[link] = price.max(0.0) * whole / scale;
+        }
+        Ok((self.repair(goal, weights, base), prices))
+    }
+
+    /// Mixes weights that break a limit by a hair with weights that keep it.
+    fn repair(&self, goal: Goal, weights: Weights, base: Option<&Weights>) -> Weights {
+        let Some(base) = base else { return weights };
+        let (loads, nets) = self.sums(&weights);
+        let (base_loads, base_nets) = self.sums(base);
+        let mut part: f64 = 0.0;
+        let mut need = |now: f64, then: f64, limit: f64| {
+            if now > limit {
+                part = part.max(if then < now { (now - limit) / (now - then) } else { 1.0 });
+            }
+        };
+        for (link, capacity) in self.program.capacities.iter().enumerate() {
+            let Some(capacity) = *capacity else { continue };
+            if let Goal::Cost { limit } = goal {
+                need(loads[link], base_loads[link], limit * capacity);
+            }
+            if self.program.safety_net {
+                need(nets[link], base_nets[link], capacity);
+            }
+        }
+        if part == 0.0 {
+            return weights;
+        }
+        let part = (part * (1.0 + 1e-9)).min(1.0);
+        let mix = |(weights, base): (Mixture, &Mixture)| {
+            let mut list: Mixture = weights
+                .into_iter()
+                .map(|(weight, column)| (weight * (1.0 - part), column))
+                .collect();
+            for (weight, column) in base {
+                let by = weight * part;
+                match list.iter_mut().find(|(_, other)| other.paths == column.paths) {
+                    Some((weight, _)) => *weight += by,
+                    None => list.push((by, Arc::clone(column))),
+                }
+            }
+            list.retain(|(weight, _)| *weight > 0.0);
+            list
+        };
+        weights.into_iter().zip(base).map(mix).collect()
+    }
+}

@@ -1,0 +1,560 @@
+//! The steps of a computation, in their order.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use rayon::prelude::*;
+
+use super::{
+    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme, Slice,
+    bound::{self, Division, Effort, Solved},
+    gap, heuristic,
+    judge::{self, Judged},
+    master::{Goal, Master, Program, Weighed},
+    reduce::{Paths, Problem},
+    tree::{self, Prices},
+    weights::{self, LinkPrices, Weights},
+};
+use crate::{
+    Error, LinkId, NodeId, Watch,
+    error::{RouteError, TopologyError, quote},
+    routing::dijkstra::Search,
+};
+
+/// Computes routes. If the observer cancels, the best routes so far, with their gap.
+///
+/// # Errors
+/// Settings out of range; malformed classes; an egress that no path leads to; capacities that are
+/// not known, or that no routes can keep, with the links that prove it. [`Error::Stopped`] only
+/// before there are any routes.
+pub fn run(request: &Request<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+    check(request)?;
+    let eliminates: Vec<bool> = (0..request.network.links.len())
+        .map(|link| request.eliminates.get(link) != Some(&false))
+        .collect();
+    let capacities: Vec<Option<f64>> = request
+        .network
+        .links
+        .iter()
+        .map(|link| Some(link.capacity.or(request.capacity)? * request.interval / 8.0))
+        .collect();
+    let costs = costs(request, &eliminates);
+    let mut steps = Steps {
+        request,
+        ingresses: request.ingresses.clone(),
+        problems: Vec::new(),
+        capacities,
+        eliminates,
+        costs,
+        scale: 1.0,
+        watch,
+    };
+    let together = !matches!(request.objective, Objective::Footprint);
+    if (together || request.plain_load.is_some() || request.safety_net)
+        && steps.capacities.iter().all(Option::is_none)
+    {
+        return Err(TopologyError::NoCapacities.into());
+    }
+    let plain = if together || request.plain_load.is_some() { Some(steps.plain()?) } else { None };
+    steps.problems = steps.split(&steps.ingresses)?;
+    if together || request.safety_net { steps.together(plain) } else { steps.alone(plain) }
+}
+
+struct Steps<'a> {
+    request: &'a Request<'a>,
+    /// Scaled.
+    ingresses: Vec<(NodeId, Classes)>,
+    problems: Vec<Problem>,
+    capacities: Vec<Option<f64>>,
+    eliminates: Vec<bool>,
+    costs: Prices,
+    scale: f64,
+    watch: &'a dyn Watch,
+}
+
+/// Routes that minimize the load without elimination (LP-SP), and that load.
+struct Plain {
+    routes: Routes,
+    load: f64,
+}
+
+impl Steps<'_> {
+    fn split(&self, ingresses: &[(NodeId, Classes)]) -> Result<Vec<Problem>, Error> {
+        let split = |(ingress, classes): &(NodeId, Classes)| {
+            self.watch.proceed()?;
+            Problem::new(self.request.network, *ingress, &classes.list())
+        };
+        ingresses.par_iter().map(split).collect()
+    }
+
+    fn judge(&self, routes: &Routes) -> Result<Judged, Error> {
+        let Self { request, ingresses, eliminates, .. } = self;
+        judge::judge(request.network, request.cost, ingresses, routes, eliminates)
+    }
+
+    fn busiest(&self, loads: &[f64]) -> Option<f64> {
+        judge::busiest(loads, &self.capacities).map(|busiest| busiest.1)
+    }
+
+    fn program<'b>(
+        &'b self,
+        problems: &'b [Problem],
+        eliminates: &'b [bool],
+        safety_net: bool,
+        gap: f64,
+    ) -> Program<'b> {
+        let Self { costs, capacities, .. } = self;
+        Program { problems, costs, capacities, eliminates, safety_net, gap }
+    }
+
+    /// Routes for the least load without elimination; scales the traffic by it if that was asked
+    /// for.
+    fn plain(&mut self) -> Result<Plain, Error> {
+        let singles: Vec<(NodeId, Classes)> = self
+            .ingresses
+            .iter()
+            .map(|(ingress, classes)| (*ingress, heuristic::plain(classes)))
+            .collect();
+        let problems = self.split(&singles)?;
+        // All the other figures are compared with this one.
+        let gap = (self.request.gap / 10.0).max(1e-6);
+        let all = vec![true; self.eliminates.len()];
+        let program = self.program(&problems, &all, false, gap);
+        let begin = shortest(&problems, &self.costs.lengths());
+        let mut master = Master::new(&program, &[begin]);
+        let found = master.generate(Goal::Load { enough: 0.0 }, None, self.watch)?;
+        let mut slices = weights::slices(&problems, &found.weights);
+        slices.sort_by_key(|slice| slice.ingress);
+        let mut plain = Plain { routes: Routes { slices }, load: found.value };
+        if let Some(target) = self.request.plain_load {
+            if plain.load == 0.0 {
+                return Err(TopologyError::NoLoad.into());
+            }
+            self.scale = target / plain.load;
+            plain.load = target;
+            for (_, classes) in &mut self.ingresses {
+                classes.scale(self.scale);
+            }
+        }
+        Ok(plain)
+    }
+
+    /// Every ingress on its own: capacities do not matter.
+    fn alone(self, plain: Option<Plain>) -> Result<Outcome, Error> {
+        let shortest = shortest(&self.problems, &self.costs.lengths());
+        let shortest = self.judge(&whole(&self.problems, &shortest))?;
+        let solved = each(&self.problems, &self.costs, self.request.gap, self.watch);
+        let paths: Vec<Vec<Paths>> = solved.iter().map(|of| paths(of)).collect();
+        let routes = whole(&self.problems, &paths);
+        let judged = self.judge(&routes)?;
+        debug_assert!(solved.iter().zip(&judged.footprints).all(|(of, judged)| {
+            let value: f64 = of.iter().map(|block| block.value).sum();
+            (value - judged).abs() <= 1e-9 * value
+        }));
+        let bounds: Vec<f64> =
+            solved.iter().map(|of| of.iter().map(|block| block.bound).sum()).collect();
+        let mut ingresses = self.of_ingresses(&shortest, &judged);
+        for ((of, &bound), solved) in ingresses.iter_mut().zip(&bounds).zip(&solved) {
+            of.bound = Some(bound.min(of.value));
+            of.rounds = solved.iter().map(|block| block.rounds).max().unwrap_or(0);
+        }
+        let value = judged.footprint;
+        let bound = bounds.iter().sum::<f64>().min(value);
+        let stopped = self.watch.stopped() && gap(value, bound) > self.request.gap;
+        Ok(Outcome {
+            value,
+            bound,
+            link_prices: vec![0.0; self.capacities.len()],
+            schemes: self.schemes(plain.as_ref(), &shortest, &routes, &judged)?,
+            ingresses,
+            repair: solved.iter().flatten().map(|block| block.repair).fold(0.0, f64::max),
+            scale: self.scale,
+            routes,
+            judged,
+            shortest,
+            capacities: self.capacities,
+            stopped,
+        })
+    }
+
+    /// All ingresses together, within capacities.
+    fn together(self, plain: Option<Plain>) -> Result<Outcome, Error> {
+        let Request { objective, safety_net, slices: most, gap: wanted, .. } = *self.request;
+        let watch = self.watch;
+        let shortest_paths = shortest(&self.problems, &self.costs.lengths());
+        let shortest = self.judge(&whole(&self.problems, &shortest_paths))?;
+        let base = if safety_net { Some(self.net(&shortest_paths)?) } else { None };
+        let program = self.program(&self.problems, &self.eliminates, safety_net, wanted);
+        // The best trees of each ingress alone are near what is wanted where links have room.
+        let rough = Effort { gap: 0.02, rounds: 10 };
+        let free: Vec<Vec<Paths>> = self
+            .problems
+            .par_iter()
+            .map(|problem| paths(&solve(problem, &self.costs, None, None, rough, watch)))
+            .collect();
+        let mut master = Master::new(&program, &[shortest_paths, free]);
+        let limit = match objective {
+            Objective::FootprintWithin(LoadLimit::Given(limit)) => Some(limit),
+            Objective::FootprintWithin(LoadLimit::Shortest(times)) => {
+                Some(times * self.busiest(&shortest.loads).unwrap_or(0.0))
+            }
+            _ => None,
+        };
+        let enough = limit.unwrap_or(0.0) * (1.0 - 1e-6);
+        // Footprint alone, with a safety net: links may be as full as they are.
+        let least = match objective {
+            Objective::Footprint => None,
+            _ => Some(master.generate(Goal::Load { enough }, base.as_ref(), watch)?),
+        };
+        let limit = match (objective, &least) {
+            (Objective::Load, _) => None,
+            (Objective::FootprintWithin(LoadLimit::Least(times)), Some(least)) => {
+                Some(least.value * times)
+            }
+            (Objective::Footprint, _) => Some(1e6),
+            _ => limit,
+        };
+        if let (Some(limit), Some(least)) = (limit, &least)
+            && least.value > limit * (1.0 + 1e-9)
+        {
+            return Err(self.too_low(limit, least).into());
+        }
+        let found = match (limit, least) {
+            (None, Some(least)) => least,
+            (Some(limit), least) => {
+                let start = least.map(|least| least.weights).or(base.clone());
+                master.generate(Goal::Cost { limit }, start.as_ref(), watch)?
+            }
+            (None, None) => unreachable!("a footprint has a limit"),
+        };
+        let weights = self.few(&program, &found, limit, base.as_ref(), most)?;
+        let slices = weights::slices(&self.problems, &weights);
+        let mut routes = Routes { slices };
+        routes.slices.sort_by_key(|slice| slice.ingress);
+        let judged = self.judge(&routes)?;
+        let value = match limit {
+            None => self.busiest(&judged.loads).unwrap_or(0.0),
+            Some(_) => judged.footprint,
+        };
+        let bound = found.bound.min(value);
+        Ok(Outcome {
+            value,
+            bound,
+            link_prices: found.prices.load,
+            schemes: self.schemes(plain.as_ref(), &shortest, &routes, &judged)?,
+            ingresses: self.of_ingresses(&shortest, &judged),
+            repair: 0.0,
+            scale: self.scale,
+            routes,
+            judged,
+            shortest,
+            capacities: self.capacities,
+            stopped: found.stopped,
+        })
+    }
+
+    /// Weights with which all copies fit the capacities.
+    fn net(&self, shortest: &[Vec<Paths>]) -> Result<Weights, Error> {
+        let none = vec![false; self.eliminates.len()];
+        let program = self.program(&self.problems, &none, false, self.request.gap);
+        let mut master = Master::new(&program, &[shortest.to_vec()]);
+        // Room for the mixtures of later steps.
+        let enough = 0.99;
+        let found = master.generate(Goal::Load { enough }, None, self.watch)?;
+        if found.value > 1.0 {
+            let (least, links) = (found.bound, self.proof(&found.prices));
+            return Err(if least > 1.0 {
+                RouteError::SafetyNet { least, links }.into()
+            } else {
+                RouteError::NotFound { limit: 1.0, found: found.value, least }.into()
+            });
+        }
+        // The same trees, with what links carry after elimination.
+        let program = self.program(&self.problems, &self.eliminates, true, self.request.gap);
+        Ok(Master::new(&program, &[]).adopt(&found.weights))
+    }
+
+    fn too_low(&self, limit: f64, least: &Weighed) -> RouteError {
+        if least.bound > limit {
+            let links = self.proof(&least.prices);
+            return RouteError::LoadTooLow { limit, least: least.bound, links };
+        }
+        RouteError::NotFound { limit, found: least.value, least: least.bound }
+    }
+
+    /// Links with more than 1 % of a proof, largest first.
+    fn proof(&self, prices: &LinkPrices) -> Vec<(String, f64)> {
+        let mut links: Vec<(LinkId, f64)> = LinkId::first(self.capacities.len())
+            .filter_map(|link| Some((link, prices.load[link] * self.capacities[link]?)))
+            .filter(|&(_, share)| share > 0.01)
+            .collect();
+        links.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        let name = |(link, share)| (quote(&self.request.network.link_name(link)), share);
+        links.into_iter().map(name).collect()
+    }
+
+    /// Weights of at most `most` trees per ingress.
+    fn few(
+        &self,
+        program: &Program<'_>,
+        found: &Weighed,
+        limit: Option<f64>,
+        base: Option<&Weights>,
+        most: usize,
+    ) -> Result<Weights, Error> {
+        let load = Goal::Load { enough: 0.0 };
+        let mut weights = found.weights.clone();
+        // A third of the trees at a time, the lightest; the others share what they carried.
+        loop {
+            let largest = weights.iter().map(Vec::len).max().unwrap_or(0);
+            let keep = most.max(largest - largest.div_ceil(3).min(largest));
+            weights = weights::heaviest(&weights, keep);
+            let mut master = Master::of(program, &weights);
+            if self.watch.stopped() {
+                weights = weights::heaviest(&weights, most);
+                break;
+            }
+            match master.settle(load, None, self.watch) {
+                Ok(found) if limit.is_none() => weights = found,
+                Ok(found) => {
+                    let goal = Goal::Cost { limit: limit.unwrap_or(f64::INFINITY) };
+                    weights = match master.settle(goal, Some(&found), self.watch) {
+                        Ok(found) => found,
+                        Err(Error::Stopped) => found,
+                        Err(error) => return Err(error),
+                    };
+                }
+                Err(Error::Stopped) => continue,
+                Err(error) => return Err(error),
+            }
+            if keep == most {
+                break;
+            }
+        }
+        let mut master = Master::of(program, &weights);
+        let (reached, net) = master.utilization(&weights);
+        let allowed = limit.unwrap_or(f64::INFINITY) * (1.0 + 1e-6);
+        if reached > allowed || (base.is_some() && net > 1.0 + 1e-6) {
+            return Err(RouteError::Slices {
+                slices: most,
+                limit: if reached > allowed { allowed } else { 1.0 },
+                found: if reached > allowed { reached } else { net },
+            }
+            .into());
+        }
+        // Of routes as good for the load, those with the least footprint.
+        if limit.is_none() && !self.watch.stopped() {
+            let limit = reached * (1.0 + self.request.gap / 10.0);
+            match master.settle(Goal::Cost { limit }, Some(&weights), self.watch) {
+                Ok(found) => weights = found,
+                Err(Error::Stopped | Error::Solver(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(weights::heaviest(&weights, most))
+    }
+
+    fn of_ingresses(&self, shortest: &Judged, judged: &Judged) -> Vec<OfIngress> {
+        (0..self.problems.len())
+            .map(|at| OfIngress {
+                ingress: self.problems[at].ingress,
+                plain: shortest.plain[at],
+                shortest: shortest.footprints[at],
+                value: judged.footprints[at],
+                bound: None,
+                rounds: 0,
+            })
+            .collect()
+    }
+
+    /// These routes and those that they are compared with.
+    fn schemes(
+        &self,
+        plain: Option<&Plain>,
+        shortest: &Judged,
+        routes: &Routes,
+        judged: &Judged,
+    ) -> Result<Vec<Scheme>, Error> {
+        let network = self.request.network;
+        let each: Vec<f64> = network
+            .links
+            .iter()
+            .map(|link| if self.request.cost == Cost::Latency { link.latency } else { 1.0 })
+            .collect();
+        let footprint =
+            |loads: &[f64]| loads.iter().zip(&each).map(|(load, cost)| load * cost).sum();
+        let scheme = |name, loads: &[f64]| Scheme {
+            name,
+            footprint: footprint(loads),
+            utilization: self.busiest(loads),
+        };
+        let mut schemes = vec![scheme("SP", &shortest.copies), scheme("SP-RE", &shortest.loads)];
+        if let Some(plain) = plain {
+            let found = self.judge(&plain.routes)?;
+            schemes.push(scheme("LP-SP", &found.copies));
+            schemes.push(scheme(
+                "SP-Optimal",
+                &heuristic::ideal(network, &self.ingresses, &plain.routes, &self.eliminates),
+            ));
+            schemes.push(scheme("LP-SP with RE", &found.loads));
+            schemes.push(scheme(
+                "RA-Heuristic",
+                &heuristic::packets(network, &self.ingresses, routes, &self.eliminates, &each),
+            ));
+        }
+        schemes.push(scheme("RA", &judged.loads));
+        Ok(schemes)
+    }
+}
+
+/// Most rounds of the ascent for one block.
+const ROUNDS: u32 = 600;
+
+/// Routes and bound of every ingress on its own, at prices.
+pub(super) fn each(
+    problems: &[Problem],
+    prices: &Prices,
+    gap: f64,
+    watch: &dyn Watch,
+) -> Vec<Vec<Solved>> {
+    let effort = Effort { gap, rounds: ROUNDS };
+    let done = AtomicU64::new(0);
+    problems
+        .par_iter()
+        .map(|problem| {
+            let solved = solve(problem, prices, None, None, effort, watch);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            watch.progress("ingresses", done, problems.len() as u64);
+            solved
+        })
+        .collect()
+}
+
+/// Routes and bound of one ingress, block by block.
+pub(super) fn solve(
+    problem: &Problem,
+    prices: &Prices,
+    begin: Option<&[Paths]>,
+    divisions: Option<Vec<Division>>,
+    effort: Effort,
+    watch: &dyn Watch,
+) -> Vec<Solved> {
+    let mut divisions = divisions.unwrap_or_default().into_iter();
+    let blocks = problem.blocks.iter().enumerate();
+    blocks
+        .map(|(at, block)| {
+            let begin = begin.map(|begin| begin[at].clone());
+            let prices = prices.of(&block.links);
+            bound::solve(block, &prices, begin, divisions.next(), effort, &|| watch.stopped())
+        })
+        .collect()
+}
+
+pub(super) fn paths(solved: &[Solved]) -> Vec<Paths> {
+    solved.iter().map(|block| block.paths.clone()).collect()
+}
+
+/// Shortest paths of every ingress.
+pub(super) fn shortest(problems: &[Problem], lengths: &[f64]) -> Vec<Vec<Paths>> {
+    let of = |problem: &Problem| {
+        let blocks = problem.blocks.iter();
+        blocks
+            .map(|block| {
+                let lengths: Vec<f64> = block.links.iter().map(|&link| lengths[link]).collect();
+                let mut search = Search::new(&block.graph);
+                tree::shortest(block, &lengths, &mut search).unwrap_or_default()
+            })
+            .collect()
+    };
+    problems.par_iter().map(of).collect()
+}
+
+/// Routes of one slice per ingress.
+fn whole(problems: &[Problem], paths: &[Vec<Paths>]) -> Routes {
+    let mut slices: Vec<Slice> = problems
+        .iter()
+        .zip(paths)
+        .filter(|(problem, _)| !problem.egresses.is_empty())
+        .map(|(problem, paths)| slice(problem, paths, 1.0))
+        .collect();
+    slices.sort_by_key(|slice| slice.ingress);
+    Routes { slices }
+}
+
+pub(super) fn slice(problem: &Problem, paths: &[Paths], weight: f64) -> Slice {
+    Slice {
+        ingress: problem.ingress,
+        weight,
+        paths: problem
+            .egresses
+            .iter()
+            .map(|&egress| (egress, problem.path(paths, egress)))
+            .collect(),
+        prefixes: Vec::new(),
+    }
+}
+
+/// What a byte costs on each link: once where the ends eliminate, each copy elsewhere.
+pub(super) fn costs(request: &Request<'_>, eliminates: &[bool]) -> Prices {
+    let mut prices = Prices::default();
+    for (link, number) in request.network.links.iter().zip(LinkId::all()) {
+        let cost = match request.cost {
+            Cost::Latency => link.latency,
+            Cost::Hops => 1.0,
+        };
+        let eliminates = eliminates[number];
+        prices.once.push(if eliminates { cost } else { 0.0 });
+        prices.copy.push(if eliminates { 0.0 } else { cost });
+    }
+    prices
+}
+
+fn check(request: &Request<'_>) -> Result<(), Error> {
+    let network = request.network;
+    let nodes = network.nodes.len();
+    let range = |what, value, range| Err(Error::from(RouteError::Range { what, value, range }));
+    if !(request.gap >= 0.0 && request.gap.is_finite()) {
+        return range("gap", request.gap, "0 or more");
+    }
+    if !(request.interval > 0.0 && request.interval.is_finite()) {
+        return range("interval in seconds", request.interval, "above 0");
+    }
+    if request.slices == 0 {
+        return range("number of slices", 0.0, "1 or more");
+    }
+    if let Some(capacity) = request.capacity.filter(|rate| !(*rate > 0.0 && rate.is_finite())) {
+        return range("capacity", capacity, "above 0");
+    }
+    let known = |node: NodeId| node.index() < nodes;
+    let unknown = |node: NodeId| Error::from(RouteError::UnknownNode { node: node.index(), nodes });
+    if let Some(link) = network.links.iter().find(|link| !known(link.from) || !known(link.to)) {
+        return Err(unknown(link.from.max(link.to)));
+    }
+    let bad = |value: f64| !(value >= 0.0 && value.is_finite());
+    if let Some(link) = network.links.iter().find(|link| bad(link.latency)) {
+        return range("latency of a link", link.latency, "0 or more");
+    }
+    for (link, number) in network.links.iter().zip(LinkId::all()) {
+        if let Some(capacity) = link.capacity.filter(|rate| !(*rate > 0.0 && rate.is_finite())) {
+            let link = quote(&network.link_name(number));
+            return Err(TopologyError::Capacity { link, capacity }.into());
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for (ingress, classes) in &request.ingresses {
+        if !known(*ingress) {
+            return Err(unknown(*ingress));
+        }
+        let name = || quote(&network.nodes[*ingress].id);
+        if !seen.insert(*ingress) {
+            return Err(RouteError::Twice { ingress: name() }.into());
+        }
+        classes.check(*ingress, nodes, name)?;
+    }
+    if request.ingresses.iter().all(|(_, classes)| classes.bytes() == 0.0) {
+        return Err(RouteError::NoTraffic.into());
+    }
+    Ok(())
+}
