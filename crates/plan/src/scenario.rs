@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     Error, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Stage, Synthetic,
     Watch,
-    error::{DeviceError, TopologyError, TrafficError},
+    error::{DeviceError, RouteFileError, TopologyError, TrafficError},
     measure::Measurement,
     network::Names,
     path::Route,
+    ra::file::RouteFile,
     routing,
     topology::{self, Cities, Format, Unknown},
     traffic::{self, Scale},
@@ -54,6 +55,9 @@ pub struct Scenario {
     pub shape: Shape,
     /// Explicit paths ([`routing::given`]) instead of shortest paths.
     pub paths: Option<Text>,
+    /// Redundancy-aware routes ([`RouteFile::to_json`]) instead of shortest paths; the traffic of an
+    /// ingress is divided among its slices by weight. They take precedence over `paths`.
+    pub routes: Option<Text>,
     /// Where traffic goes.
     pub traffic: TrafficSource,
     /// How much traffic there is.
@@ -79,6 +83,7 @@ impl Scenario {
             cities: None,
             shape: Shape::default(),
             paths: None,
+            routes: None,
             traffic: TrafficSource::Gravity,
             scale: Scale::LargestIngress(0.5),
             redundancy: Redundancy::Synthetic(Synthetic {
@@ -104,14 +109,28 @@ impl Scenario {
         let network = self.network()?;
         self.provision.check()?;
         watch.stage(Stage::Paths);
-        let routes = match &self.paths {
-            Some(paths) => {
+        let routed = self.routes.as_ref().map(|text| {
+            RouteFile::from_json(&text.text, &network).map_err(|error| match error {
+                RouteFileError::AnotherMap { .. } => Error::from(error).about_input(&text.name),
+                error => text.invalid(error.into()),
+            })
+        });
+        let routed = routed.transpose()?.map(|file| file.routes);
+        let routes = match (&routed, &self.paths) {
+            // One of each ingress's slices for now: volumes are those of the node.
+            (Some(routed), _) => {
+                routed.paths().into_iter().filter(|route| route.slice == 0).collect()
+            }
+            (None, Some(paths)) => {
                 routing::given(&network, &paths.text).map_err(|error| paths.invalid(error))?
             }
-            None => routing::shortest_paths(&network, watch)
+            (None, None) => routing::shortest_paths(&network, watch)
                 .map_err(|error| self.topology.invalid(error))?,
         };
-        let routes = self.volumes(&network, routes)?;
+        let mut routes = self.volumes(&network, routes)?;
+        if let Some(routed) = &routed {
+            routes = routed.with_volumes(&routes);
+        }
         let placement = match &self.decoders {
             Decoders::PerLink => Placement::Links,
             Decoders::PerRouter => Placement::Routers,
@@ -124,7 +143,7 @@ impl Scenario {
             Redundancy::Measured { .. } => Profile::Measured(Default::default()),
         };
         let mut instance = Instance::new(network, routes, &self.provision, &placement, profile)
-            .map_err(|error| match (&self.paths, error) {
+            .map_err(|error| match (self.path_text(), error) {
                 (Some(paths), error @ Error::Paths(_)) => paths.invalid(error),
                 (_, error @ Error::Traffic(_)) => self.traffic_text().invalid(error),
                 (_, error) => error,
@@ -203,7 +222,12 @@ impl Scenario {
         }
         .map_err(|error| self.traffic_text().invalid(error))?;
         traffic::assign(network, routes, &matrix, self.scale, &self.provision)
-            .map_err(|error| self.paths.as_ref().unwrap_or(self.traffic_text()).invalid(error))
+            .map_err(|error| self.path_text().unwrap_or(self.traffic_text()).invalid(error))
+    }
+
+    /// The text that has the paths; none if they are the shortest.
+    fn path_text(&self) -> Option<&Text> {
+        self.routes.as_ref().or(self.paths.as_ref())
     }
 
     /// The text that says where traffic goes.

@@ -182,6 +182,10 @@ pub(crate) struct ScenarioArgs {
     /// File of paths to use instead of the shortest, one `from node ... to` per line
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) paths: Option<PathBuf>,
+    /// Routes to use instead of the shortest, from `oncewire route --routes`; an ingress's traffic is
+    /// divided among its slices by weight
+    #[arg(long, value_name = "FILE", conflicts_with = "paths", help_heading = "Network")]
+    pub(crate) routes: Option<PathBuf>,
     /// Traffic matrix: gravity (by population), demands (from the topology), or a file with `from
     /// to volume` lines
     #[arg(long, value_name = "WHAT", default_value = "gravity", help_heading = "Traffic")]
@@ -273,6 +277,7 @@ impl ScenarioArgs {
             latencies,
             cities,
             paths,
+            routes,
             profile,
             devices,
             links,
@@ -281,7 +286,7 @@ impl ScenarioArgs {
         } = self;
         let traffic = Some(Path::new(traffic))
             .filter(|traffic| !["gravity", "demands"].map(Path::new).contains(traffic));
-        let files = [latencies, cities, paths, profile, devices, links]
+        let files = [latencies, cities, paths, routes, profile, devices, links]
             .into_iter()
             .filter_map(|file| file.as_deref());
         std::iter::once(&**topology).chain(files).chain(traffic)

@@ -45,6 +45,7 @@ impl Scenario {
                 access_routers: args.access,
             },
             paths: text(&args.paths)?,
+            routes: text(&args.routes)?,
             traffic: match args.traffic.as_str() {
                 "gravity" => TrafficSource::Gravity,
                 "demands" => TrafficSource::Demands,
@@ -265,6 +266,9 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     } else {
         let whom = if args.equal { "each ingress" } else { "the largest ingress" };
         settings.push(("load", format!("{} of the ingress rate at {whom}", percent(args.load))));
+    }
+    if let Some(path) = &args.routes {
+        settings.push(("routes", format!("of {}", path.display())));
     }
     match &args.profile {
         Some(path) => settings.push(("redundancy", format!("as measured in {}", path.display()))),

@@ -7,6 +7,7 @@ mod manifest;
 mod path;
 mod profile;
 mod route;
+mod route_file;
 mod solver;
 mod topology;
 mod traffic;
@@ -21,6 +22,7 @@ pub use manifest::{
 pub use path::PathError;
 pub use profile::ProfileError;
 pub use route::RouteError;
+pub use route_file::RouteFileError;
 pub use solver::SolverError;
 pub use topology::TopologyError;
 pub use traffic::TrafficError;
@@ -50,6 +52,9 @@ pub enum Error {
     /// Redundancy-aware routes are not possible as asked for.
     #[error("routes: {0}")]
     Routes(#[from] RouteError),
+    /// A document of routes is corrupt, or for another map.
+    #[error("routes: {0}")]
+    RouteFile(#[from] RouteFileError),
     /// A plan or a manifest is out of date, for something else, corrupt or impossible.
     #[error("manifest: {0}")]
     Manifest(#[from] ManifestError),

@@ -7,6 +7,7 @@
 
 mod bound;
 mod class;
+pub mod file;
 mod heuristic;
 pub mod judge;
 mod master;

@@ -1,29 +1,49 @@
-//! The fuzz target on stable Rust: its corpus, and mutations of it that proptest can shrink.
+//! The fuzz targets on stable Rust: their corpora, and mutations of them that proptest can shrink.
 
 use std::path::PathBuf;
 
-use crate::fuzz_entry;
 use proptest::prelude::*;
 
-fn folder() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus/topology"].iter().collect()
-}
+use crate::{fuzz_entry, fuzz_entry_routes};
 
-fn corpus() -> Vec<(PathBuf, Vec<u8>)> {
+type Run = fn(&[u8]);
+
+/// Each target, and how many seeds it has at least.
+const TARGETS: [(&str, Run, usize); 2] =
+    [("topology", fuzz_entry::run, 6), ("routes", fuzz_entry_routes::run, 4)];
+
+fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../../fuzz/corpus", target].iter().collect();
     let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
 #[test]
-fn the_corpus_has_the_properties() {
-    let corpus = corpus();
-    assert!(corpus.len() >= 6);
-    for (path, input) in corpus {
-        eprintln!("{}", path.display());
-        fuzz_entry::run(&input);
+fn the_corpora_have_the_properties() {
+    for (target, run, least) in TARGETS {
+        let corpus = corpus(target);
+        assert!(corpus.len() >= least, "{target}");
+        for (path, input) in corpus {
+            eprintln!("{}", path.display());
+            run(&input);
+        }
     }
+}
+
+fn changed(which: prop::sample::Index, edits: &[Edit], corpus: &[(PathBuf, Vec<u8>)]) -> Vec<u8> {
+    let mut input = corpus[which.index(corpus.len())].1.clone();
+    for edit in edits {
+        let other = &corpus[edit.from.index(corpus.len())].1;
+        let start = edit.start.index(other.len());
+        let piece = other[start..(start + edit.length).min(other.len())].to_vec();
+        // Edits may have emptied it.
+        let at = if input.is_empty() { 0 } else { edit.at.index(input.len()) };
+        input.splice(at..(at + edit.removed).min(input.len()), piece);
+    }
+    input
 }
 
 /// A part of one file, inserted into another.
@@ -47,18 +67,15 @@ proptest! {
 
     #[test]
     fn changed_files_have_the_properties(which in any::<prop::sample::Index>(), choice in any::<u8>(), edits in prop::collection::vec(edit(), 1..8)) {
-        let corpus = corpus();
-        let mut input = corpus[which.index(corpus.len())].1.clone();
-        for edit in edits {
-            let other = &corpus[edit.from.index(corpus.len())].1;
-            let start = edit.start.index(other.len());
-            let piece = other[start..(start + edit.length).min(other.len())].to_vec();
-            let at = edit.at.index(input.len());
-            input.splice(at..(at + edit.removed).min(input.len()), piece);
-        }
+        let mut input = changed(which, &edits, &corpus("topology"));
         if let Some(first) = input.first_mut() {
             *first = (*first & 7) | (choice & !7);
         }
         fuzz_entry::run(&input);
+    }
+
+    #[test]
+    fn changed_routes_have_the_properties(which in any::<prop::sample::Index>(), edits in prop::collection::vec(edit(), 1..4)) {
+        fuzz_entry_routes::run(&changed(which, &edits, &corpus("routes")));
     }
 }

@@ -5,6 +5,8 @@
 mod captures;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+#[path = "../fuzz_entry/routes.rs"]
+mod fuzz_entry_routes;
 mod fuzz_seeds;
 mod manifest_sizes;
 mod public_topologies;
