@@ -6,6 +6,8 @@
 
 mod measurement;
 
+pub(crate) use measurement::{escape, unescape};
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     fmt::Write as _,
@@ -64,6 +66,32 @@ impl Default for Settings {
     }
 }
 
+fn wrong<T>(what: &str, value: f64, range: String) -> Result<T, Error> {
+    Err(ProfileError::Range { what: what.into(), value, range }.into())
+}
+
+impl Settings {
+    /// Checks how matches are found.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !(12..=64).contains(&self.window) {
+            return wrong("the window in bytes", self.window as f64, "12 to 64".into());
+        }
+        if !(4..=1024).contains(&self.period) {
+            return wrong("the sampling period in bytes", self.period as f64, "4 to 1,024".into());
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a packet that is larger than IP allows.
+pub(crate) fn check_payload(packet: &Packet) -> Result<(), Error> {
+    if packet.payload.len() as f64 > MIN_STORE {
+        let value = packet.payload.len() as f64;
+        return wrong("the payload of a packet in bytes", value, "what IP carries".into());
+    }
+    Ok(())
+}
+
 /// Which of several packets with the same content a match refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Older {
@@ -113,12 +141,19 @@ pub struct Profiler<'a> {
     begin: u64,
     last: u64,
     seen: Seen,
+    buffers: Buffers,
+}
+
+/// Memory that [`Store::push`] reuses.
+#[derive(Default)]
+pub(crate) struct Buffers {
     found: Vec<Found>,
     block: Vec<u8>,
 }
 
-/// An ingress's packets.
-struct Store {
+/// An ingress's packets: the source of matches, for this module's profiles and for
+/// [`crate::ra::profile`].
+pub(crate) struct Store {
     log: Log,
     matcher: PublishedMaxMatch<BucketTable>,
     /// Packets in the log, in order of offset.
@@ -136,10 +171,27 @@ struct Stored {
 }
 
 /// A part of a packet that is in the store.
-struct Piece {
-    at: usize,
-    len: usize,
-    path: u32,
+pub(crate) struct Piece {
+    /// Where it begins in the packet's payload.
+    pub(crate) at: usize,
+    /// Bytes.
+    pub(crate) len: usize,
+    /// Path of the stored packet.
+    pub(crate) path: u32,
+    /// Where it begins in the store.
+    pub(crate) source: u64,
+}
+
+/// What became of a packet.
+pub(crate) struct Looked {
+    /// Parts that were stored before: disjoint, in order of position. None of a retransmission.
+    pub(crate) pieces: Vec<Piece>,
+    /// Whether it repeats a whole stored packet of its flow.
+    pub(crate) retransmission: bool,
+    /// Where its payload is in the store now.
+    pub(crate) offset: u64,
+    /// Content before this offset has left the store.
+    pub(crate) floor: u64,
 }
 
 impl<'a> Profiler<'a> {
@@ -149,19 +201,7 @@ impl<'a> Profiler<'a> {
     /// # Errors
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
     pub fn new(instance: &'a Instance, settings: Settings) -> Result<Self, Error> {
-        let wrong = |what: &str, value: f64, range: String| {
-            Err(ProfileError::Range { what: what.into(), value, range }.into())
-        };
-        if !(12..=64).contains(&settings.window) {
-            return wrong("the window in bytes", settings.window as f64, "12 to 64".into());
-        }
-        if !(4..=1024).contains(&settings.period) {
-            return wrong(
-                "the sampling period in bytes",
-                settings.period as f64,
-                "4 to 1,024".into(),
-            );
-        }
+        settings.check()?;
         if !(settings.warm_up >= 0.0 && settings.warm_up * instance.epoch < MAX_SECONDS) {
             return wrong(
                 "the warm-up in epochs",
@@ -187,8 +227,7 @@ impl<'a> Profiler<'a> {
             begin: (settings.warm_up * instance.epoch * NANOS) as u64,
             last: 0,
             seen: Seen::default(),
-            found: Vec::new(),
-            block: Vec::new(),
+            buffers: Buffers::default(),
             settings,
         })
     }
@@ -206,15 +245,7 @@ impl<'a> Profiler<'a> {
             }
             .into());
         };
-        if packet.payload.len() as f64 > MIN_STORE {
-            let what = "the payload of a packet in bytes".into();
-            return Err(ProfileError::Range {
-                what,
-                value: packet.payload.len() as f64,
-                range: "what IP carries".into(),
-            }
-            .into());
-        }
+        check_payload(packet)?;
         self.last = self.last.max(packet.time);
         let counts = self.last >= self.begin;
         let wire = u64::from(packet.header_bytes) + packet.payload.len() as u64;
@@ -231,13 +262,9 @@ impl<'a> Profiler<'a> {
             none => none
                 .insert(Store::new(memory(self.instance, path.ingress as usize), &self.settings)?),
         };
-        let hash = hash(packet);
-        let mut pieces = store.find(packet, &self.settings, &mut self.found);
-        if store.hashes.contains_key(&hash) {
-            self.seen.retransmissions += 1;
-            pieces.clear();
-        }
-        for piece in &pieces {
+        let looked = store.push(packet, &self.settings, &mut self.buffers);
+        self.seen.retransmissions += u64::from(looked.retransmission);
+        for piece in &looked.pieces {
             self.seen.matches += 1;
             self.seen.match_bytes += piece.len as u64;
             if counts {
@@ -245,7 +272,6 @@ impl<'a> Profiler<'a> {
                 *pair = (pair.0 + 1, pair.1 + piece.len as u64);
             }
         }
-        store.keep(packet, hash, &pieces, &self.settings, &mut self.block);
         Ok(())
     }
 
@@ -314,7 +340,7 @@ fn memory(instance: &Instance, ingress: usize) -> f64 {
 }
 
 impl Store {
-    fn new(memory: f64, settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn new(memory: f64, settings: &Settings) -> Result<Self, Error> {
         let error = |error: oncewire_codec::ConfigError| ProfileError::Store {
             bytes: memory,
             reason: error.to_string(),
@@ -336,6 +362,25 @@ impl Store {
             packets: VecDeque::new(),
             hashes: HashMap::new(),
         })
+    }
+
+    /// Looks a packet up, then stores it. Its payload is not empty and no larger than IP allows.
+    pub(crate) fn push(
+        &mut self,
+        packet: &Packet,
+        settings: &Settings,
+        buffers: &mut Buffers,
+    ) -> Looked {
+        let hash = hash(packet);
+        let offset = self.log.geometry().place(self.log.end(), packet.payload.len());
+        let floor = self.log.geometry().floor(offset, packet.payload.len());
+        let mut pieces = self.find(packet, settings, &mut buffers.found);
+        let retransmission = self.hashes.contains_key(&hash);
+        if retransmission {
+            pieces.clear();
+        }
+        self.keep(packet, hash, &pieces, settings, &mut buffers.block);
+        Looked { pieces, retransmission, offset, floor }
     }
 
     /// Parts of a packet that are in the store: disjoint, each of one stored packet, in order of
@@ -375,6 +420,7 @@ impl Store {
                     at: found.at as usize + (start - from) as usize,
                     len,
                     path: stored.path,
+                    source: start,
                 });
             }
         }

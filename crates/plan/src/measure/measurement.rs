@@ -247,7 +247,7 @@ fn shorten(text: &str) -> String {
 }
 
 /// A node's id with control characters, `%` and `#` as `%` and two hexadecimal digits.
-pub(super) fn escape(id: &str) -> String {
+pub(crate) fn escape(id: &str) -> String {
     id.chars().fold(String::new(), |mut text, c| {
         if c.is_ascii_control() || matches!(c, '%' | '#') {
             let _ = write!(text, "%{:02x}", c as u32);
@@ -258,7 +258,7 @@ pub(super) fn escape(id: &str) -> String {
     })
 }
 
-pub(super) fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut parts = text.split('%');
     let mut id = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -4,13 +4,16 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use crate::{fuzz_entry, fuzz_entry_routes};
+use crate::{fuzz_entry, fuzz_entry_content, fuzz_entry_routes};
 
 type Run = fn(&[u8]);
 
 /// Each target, and how many seeds it has at least.
-const TARGETS: [(&str, Run, usize); 2] =
-    [("topology", fuzz_entry::run, 6), ("routes", fuzz_entry_routes::run, 4)];
+const TARGETS: [(&str, Run, usize); 3] = [
+    ("topology", fuzz_entry::run, 6),
+    ("routes", fuzz_entry_routes::run, 4),
+    ("content", fuzz_entry_content::run, 2),
+];
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder: PathBuf =
@@ -77,5 +80,10 @@ proptest! {
     #[test]
     fn changed_routes_have_the_properties(which in any::<prop::sample::Index>(), edits in prop::collection::vec(edit(), 1..4)) {
         fuzz_entry_routes::run(&changed(which, &edits, &corpus("routes")));
+    }
+
+    #[test]
+    fn changed_content_has_the_properties(which in any::<prop::sample::Index>(), edits in prop::collection::vec(edit(), 1..4)) {
+        fuzz_entry_content::run(&changed(which, &edits, &corpus("content")));
     }
 }

@@ -5,6 +5,8 @@
 mod captures;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+#[path = "../fuzz_entry/content.rs"]
+mod fuzz_entry_content;
 #[path = "../fuzz_entry/routes.rs"]
 mod fuzz_entry_routes;
 mod fuzz_seeds;
