@@ -13,6 +13,7 @@ pub mod judge;
 mod master;
 #[cfg(test)]
 mod oracle;
+pub mod prefixes;
 pub mod profile;
 mod reduce;
 mod steps;
