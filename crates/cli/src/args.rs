@@ -27,7 +27,7 @@ pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
 use serde::Deserialize;
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
-pub(crate) use study::{Sampling, StudyArgs};
+pub(crate) use study::StudyArgs;
 pub(crate) use tunnel::{
     CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
 };

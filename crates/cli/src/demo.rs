@@ -5,6 +5,7 @@ mod versions;
 
 use crate::args::DemoArgs;
 use crate::bench::rivals::{Gzip, Zstd};
+use crate::defaults::DEMO_MEMORY;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::{binary, rate};
@@ -20,10 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tiny_http::{Request, Response, Server};
 use versions::{Version, releases};
-
-/// Range of the default memory of each end.
-pub(crate) const LEAST_MEMORY: u64 = 256 << 20;
-pub(crate) const MOST_MEMORY: u64 = 8 << 30;
 
 /// Independent clients, each with its own connections.
 const CLIENTS: usize = 3;
@@ -121,7 +118,8 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     };
     let (down, up) = (of(Direction::Download), of(Direction::Upload));
     // The cache of a direction is about a third of it.
-    let memory = args.memory.unwrap_or_else(|| (6 * down.max(up)).clamp(LEAST_MEMORY, MOST_MEMORY));
+    let memory =
+        args.memory.unwrap_or_else(|| (6 * down.max(up)).clamp(DEMO_MEMORY.start, DEMO_MEMORY.end));
 
     let versions = Arc::new(versions);
     let mut site = Site::open(versions.clone(), memory, args)?;

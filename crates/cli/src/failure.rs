@@ -1,8 +1,9 @@
 //! How the program fails: one line that helps, and an exit code that means something.
 
 use oncewire_net::keys::redact;
+pub(crate) use oncewire_report::format::without_number;
 use oncewire_report::text::sanitize;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 /// Exit codes of every command, besides 0 for success. `docs/FORMAT.md` specifies the last one for
@@ -71,6 +72,12 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
 /// Writes a line to standard error. Ignores errors: a closed pipe or a full disk there must not
 /// stop the program.
 pub(crate) fn say(line: &str) {
@@ -89,17 +96,6 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     let edits = |known: &'a str| (strsim::damerau_levenshtein(known, name), known);
     let (edits, nearest) = known.into_iter().map(edits).min_by_key(|(edits, _)| *edits)?;
     (2 * edits < name.chars().count().max(nearest.chars().count())).then_some(nearest)
-}
-
-/// An error's message without `(os error N)`.
-pub(crate) fn without_number(error: &impl Display) -> String {
-    let mut text = error.to_string();
-    if let Some(at) = text.find(" (os error ")
-        && let Some(len) = text[at..].find(')')
-    {
-        text.replace_range(at..=at + len, "");
-    }
-    text
 }
 
 /// The system's message, in lower case and without its number.

@@ -9,6 +9,7 @@ mod args;
 mod base;
 mod bench;
 mod csv_files;
+mod defaults;
 mod demo;
 mod endpoint;
 mod failure;

@@ -237,6 +237,17 @@ pub fn time(nanoseconds: i64) -> String {
     )
 }
 
+/// An error's message without `(os error N)`.
+pub fn without_number(error: &impl std::fmt::Display) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.find(" (os error ")
+        && let Some(len) = text[at..].find(')')
+    {
+        text.replace_range(at..=at + len, "");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,12 +44,14 @@
 //! | `algorithm`, [`score`] | the compared algorithms, each run over the whole trace; Martynov's score |
 //! | [`figures`] | one module per figure: what it observes, its typed results, and their presentation |
 //! | `settings` | what a study measures, and its limits |
-//! | `study` | the passes over a trace, the verdict, the report |
+//! | `study` | a pass over a trace, the verdict, the report |
+//! | [`request`] | captures to a report: the survey and all passes, with progress and cancellation |
 
 mod algorithm;
 mod batch;
 pub mod figures;
 mod lru;
+pub mod request;
 pub mod results;
 pub mod score;
 pub mod service;
@@ -65,6 +67,7 @@ pub use batch::{
     Batch, Cache, Cached, Caches, Charge, Direction, FlowKey, Kind, Matches, Packet, View,
 };
 pub use figures::{FigureId, Finding, Observer};
+pub use request::{Request, Sampling};
 pub use settings::Settings;
 pub use study::{Found, MatchSink, Part, Study, StudyError};
 pub use survey::Survey;

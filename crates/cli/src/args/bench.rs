@@ -1,7 +1,7 @@
 //! Arguments of `bench` and `train`.
 
 use super::Switch;
-use crate::bench::plan::{DEFAULT_CACHE, PACKET};
+use crate::defaults::{BENCH_CACHE, PACKET};
 use crate::family::{
     EntropyName, SamplerName, TableName, parse_policy, parse_table_name, sampler_list,
 };
@@ -66,7 +66,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = DEFAULT_WINDOW.to_string())]
     pub(crate) windows: Vec<usize>,
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_size, help = format!(
-        "Content cache sizes to try [default: room for all data, {} to {}]", size(DEFAULT_CACHE.start), size(DEFAULT_CACHE.end)
+        "Content cache sizes to try [default: room for all data, {} to {}]", size(BENCH_CACHE.start), size(BENCH_CACHE.end)
     ))]
     pub(crate) cache: Vec<u64>,
     /// Entropy stages to try: none, lz4, coded, coded-1, coded-2,
@@ -147,7 +147,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_PERIOD)]
     pub(crate) period: usize,
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
-        "Size of the content cache [default: room for all data, up to {}]", size(DEFAULT_CACHE.end)
+        "Size of the content cache [default: room for all data, up to {}]", size(BENCH_CACHE.end)
     ))]
     pub(crate) cache: Option<u64>,
     /// Block size, up to 64K

@@ -1,7 +1,7 @@
 //! Arguments of `pack`, `unpack` and `demo`.
 
 use super::{CodecArgs, InsideArgs};
-use crate::demo::{LEAST_MEMORY, MOST_MEMORY};
+use crate::defaults::DEMO_MEMORY;
 use crate::pack::{FormatName, MAX_DEFAULT_CACHE, MOST_THREADS};
 use crate::quantity::{parse_share, parse_size, size};
 use clap::Args;
@@ -20,7 +20,7 @@ pub(crate) struct DemoArgs {
     /// database]
     pub(crate) files: Vec<PathBuf>,
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
-        "Memory of each end of the tunnel [default: room for twice the data, {} to {}]", size(LEAST_MEMORY), size(MOST_MEMORY)
+        "Memory of each end of the tunnel [default: room for twice the data, {} to {}]", size(DEMO_MEMORY.start), size(DEMO_MEMORY.end)
     ))]
     pub(crate) memory: Option<u64>,
     #[command(flatten)]

@@ -2,10 +2,10 @@
 
 use crate::family::SamplerName;
 use crate::quantity::{parse_price, parse_rate, parse_size, parse_time, size};
-use crate::study::ALL_UP_TO;
 use clap::Args;
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW};
-use oncewire_trace::{FigureId, Settings};
+use oncewire_trace::request::ALL_UP_TO;
+use oncewire_trace::{FigureId, Sampling, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,13 +111,6 @@ pub(crate) struct StudyArgs {
     /// Print one JSON document instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A sample of a trace: the first `take` of every `every`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sampling {
-    pub(crate) take: Duration,
-    pub(crate) every: Duration,
 }
 
 fn parse_sampling(text: &str) -> Result<Sampling, String> {

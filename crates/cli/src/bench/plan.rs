@@ -6,6 +6,7 @@ use super::family::{Modified, Payload};
 use super::ours::Oncewire;
 use super::rivals::{CopyAndChecksum, Gzip, Lz4, Zstd};
 use crate::args::{BenchArgs, MatcherName, Switch};
+use crate::defaults::{BENCH_CACHE, PACKET};
 use crate::failure::{Failure, Outcome};
 use crate::family::{EntropyName, SamplerName, TableName, policy_name};
 use crate::setup;
@@ -13,11 +14,6 @@ use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels};
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{FamilySearch, MatcherKind, SamplerKind};
 use oncewire_flash::IndexSearch;
-
-/// Blocks of a TCP segment's payload: 1,500 bytes less the headers of IPv4 and TCP with timestamps.
-pub(crate) const PACKET: usize = 1448;
-/// Smallest and largest default cache.
-pub(crate) const DEFAULT_CACHE: std::ops::Range<u64> = 256 << 20..4 << 30;
 
 /// A candidate to measure.
 pub(super) struct Plan {
@@ -182,7 +178,7 @@ pub(super) fn plans(args: &BenchArgs, kernels: Kernels, data: &[u8]) -> Outcome<
     // Room for all data and for the block being written, so that the repeat of a block does not
     // just miss its first copy.
     let caches = match &args.cache[..] {
-        [] => vec![(total + total / 64 + (1 << 20)).clamp(DEFAULT_CACHE.start, DEFAULT_CACHE.end)],
+        [] => vec![(total + total / 64 + (1 << 20)).clamp(BENCH_CACHE.start, BENCH_CACHE.end)],
         caches => caches.to_vec(),
     };
     let stages = stages(args)?;

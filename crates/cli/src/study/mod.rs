@@ -6,24 +6,23 @@ mod report;
 mod score;
 pub(crate) mod source;
 
-use crate::args::{Sampling, StudyArgs};
-use crate::failure::{Failure, Outcome, nearest, note, without_number};
+use crate::args::StudyArgs;
+use crate::failure::{Failure, Outcome, nearest, note};
 use crate::progress;
 use crate::quantity::bytes;
 use crate::setup::config_failure;
-use oncewire_packet::{CaptureError, CaptureReader, Dissector, Limits, Record};
+use indicatif::ProgressBar;
+use oncewire_packet::{CaptureError, Record};
 use oncewire_trace::prefix::Prefixes;
-use oncewire_trace::{Algorithm, FigureId, Settings, Study, StudyError, Survey};
+use oncewire_trace::request::{self, ALL_UP_TO, Notice, RequestError, Watch};
+use oncewire_trace::{Algorithm, FigureId, Request, Settings, StudyError};
 use outputs::Outputs;
 use source::{Counted, Source};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Largest total size of captures, in bytes, that get every measurement by default. Takes minutes
-/// at that size.
-pub(crate) const ALL_UP_TO: u64 = 1_000_000_000;
+use std::time::Duration;
 
 /// Size limit of a file of prefixes, in bytes; larger than a full routing table.
 const PREFIX_FILE_MAX: u64 = 256 << 20;
@@ -41,243 +40,172 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     let sources = source::sources(&args.captures)?;
     // Find errors before hours of reading.
     let captures = source::check(&sources)?;
-    let mut settings = settings(args, &sources)?;
+    let settings = settings(args, &sources)?;
+    let mut request = Request { settings, sampling: args.sample, memory: args.memory };
     // Before the first file is opened: a signal must not leave an unfinished one.
     let cancel = source::cancel_on_signal();
     let outputs = Outputs::open(args, &captures)?;
-    settings.survey = survey(&sources, &settings, &cancel);
-    // Input that cannot be read again is measured in one pass.
-    let memory = if settings.survey.is_some() { args.memory } else { u64::MAX };
-    let mut parts = settings.parts(memory).into_iter();
-    let first = parts.next().unwrap_or_default();
-    let mut study = Study::part(settings.clone(), first, outputs.sink()).map_err(failure)?;
-    let (mut names, mut damaged, mut corrupt) = (Vec::new(), Vec::new(), Corrupt::default());
-    let mut sampler = args.sample.map(Sampler::new);
+    let hidden = ProgressBar::hidden();
+    let is_canceled = || cancel.load(Ordering::Relaxed);
+    request.survey(&readings(&sources, &hidden, &cancel), is_canceled);
     let total =
-        sources.iter().map(Source::size).sum::<Option<u64>>().filter(|_| args.interface.is_none());
-    let bar = progress::bar(total.map(|total| total * (parts.len() as u64 + 1)));
-    if let Some(interface) = &args.interface {
-        let captured = live::capture(interface, args.duration, &cancel, |record| {
-            bar.inc(record.data.len() as u64);
-            take(&mut study, &mut sampler, record)
-        })?;
-        if captured.lost > 0 {
-            note(&format!(
-                "{} packets were lost because they arrived faster than the study could process them; {} were captured. Choose \
-                 fewer figures and algorithms, or study a file that tcpdump wrote",
-                captured.lost, captured.packets
-            ));
+        request::stored(&readings(&sources, &hidden, &cancel)).filter(|_| args.interface.is_none());
+    let bar = progress::bar(total.map(|total| total * request.passes() as u64));
+    let (found, corrupt) = match &args.interface {
+        Some(interface) => {
+            let sink = outputs.sink();
+            let found = request.run_live(sink, |push| {
+                capture_live(interface, args.duration, &cancel, |record| {
+                    bar.inc(record.data.len() as u64);
+                    push(record)
+                })
+            });
+            (found.map_err(failure)?, Vec::new())
         }
-        if captured.went_down {
-            note(&format!("{interface} went down; the report covers what was captured until then"));
+        None => {
+            let readings = readings(&sources, &bar, &cancel);
+            let watch = Watcher { bar: &bar, cancel: &cancel };
+            let found = request.run(&readings, outputs.sink(), &watch).map_err(failure)?;
+            (found.report, found.corrupt)
         }
-        names.push(format!("interface {interface}"));
-    } else {
-        for source in &sources {
-            if cancel.load(Ordering::Relaxed) {
-                break;
-            }
-            match read(source, &bar, &cancel, &mut study, &mut sampler)? {
-                Read::Whole => names.push(source.name()),
-                Read::Truncated(why) => {
-                    bar.suspend(|| note(&format!("{}: {why}", source.name())));
-                    names.push(source.name());
-                    damaged.push((source.name(), why));
-                }
-                Read::Corrupt(failure) => {
-                    names.push(source.name());
-                    damaged.push((source.name(), failure.message.clone()));
-                    corrupt.add(&source.name(), failure);
-                }
-                Read::NotACapture => {
-                    progress::note(&format!("{} is not a capture: skipped", source.name()))
-                }
-            }
-        }
-        if names.is_empty() && !cancel.load(Ordering::Relaxed) {
-            return Err(Failure::damaged(
-                "none of these files is a capture; name files that tcpdump or Wireshark wrote",
-            ));
-        }
-    }
-    let mut found = study.finish_part().map_err(failure)?;
-    for part in parts {
-        let mut study = Study::part(settings.clone(), part, None).map_err(failure)?;
-        let mut sampler = args.sample.map(Sampler::new);
-        for source in &sources {
-            read(source, &bar, &cancel, &mut study, &mut sampler)?;
-        }
-        if cancel.load(Ordering::Relaxed) {
-            note("some algorithms are missing from figures 1 and 2: their pass was canceled");
-            break;
-        }
-        if !found.add(study.finish_part().map_err(failure)?) {
-            note("the captures changed while they were read: results of a later pass are missing");
-        }
-    }
+    };
     bar.finish_and_clear();
-    let found = found.report(names, damaged);
-    if found.input.packets == 0 {
-        if !found.input.damaged.is_empty() {
-            return Err(Failure::damaged(
-                "no packet could be read: the captures are corrupt from the beginning",
-            ));
-        }
-        return Err(Failure::failed(
-            "the captures have no packets; check the capture filter, or capture for longer",
+    outputs.write(args, &found)?;
+    incomplete(&corrupt)
+}
+
+/// Reads from an interface. Returns what to call it.
+fn capture_live(
+    interface: &str,
+    duration: Option<Duration>,
+    cancel: &AtomicBool,
+    take: impl FnMut(&Record<'_>) -> Outcome,
+) -> Outcome<String> {
+    let captured = live::capture(interface, duration, cancel, take)?;
+    if captured.lost > 0 {
+        note(&format!(
+            "{} packets were lost because they arrived faster than the study could process them; {} were captured. Choose \
+             fewer figures and algorithms, or study a file that tcpdump wrote",
+            captured.lost, captured.packets
         ));
     }
-    outputs.write(args, &found)?;
-    corrupt.outcome()
-}
-
-/// Captures that ended in an error. The report has the packets before it; the command fails after
-/// it has written the report.
-#[derive(Default)]
-struct Corrupt {
-    first: Option<Failure>,
-    more: usize,
-}
-
-impl Corrupt {
-    fn add(&mut self, name: &str, failure: Failure) {
-        match self.first {
-            Some(_) => self.more += 1,
-            None => {
-                let message = format!("{name}: {}", failure.message);
-                self.first = Some(Failure { message, ..failure });
-            }
-        }
+    if captured.went_down {
+        note(&format!("{interface} went down; the report covers what was captured until then"));
     }
-
-    fn outcome(self) -> Outcome {
-        let Some(first) = self.first else { return Ok(()) };
-        let more = match self.more {
-            0 => String::new(),
-            1 => "; 1 more capture is incomplete".to_owned(),
-            more => format!("; {more} more captures are incomplete"),
-        };
-        Err(Failure { message: first.message + &more, ..first })
-    }
+    Ok(format!("interface {interface}"))
 }
 
-/// Reads captures that are files and not too large a first time. Ignores errors, which the second
-/// pass reports.
-fn survey(sources: &[Source], settings: &Settings, cancel: &AtomicBool) -> Option<Survey> {
-    let stored = sources.iter().map(Source::size).sum::<Option<u64>>()?;
-    if sources.is_empty() || stored > ALL_UP_TO {
-        return None;
-    }
-    let (mut survey, mut dissector) = (Survey::new(), Dissector::new(Limits::default()));
-    for source in sources {
-        let Ok(mut reader) =
-            source.open().map_err(drop).and_then(|file| CaptureReader::new(file).map_err(drop))
-        else {
-            continue;
-        };
-        while let Some(Ok(record)) = reader.next() {
-            survey.add(&mut dissector, &record, settings.inside.as_ref());
-            if cancel.load(Ordering::Relaxed) {
-                return None;
-            }
-        }
-    }
-    Some(survey)
-}
-
-/// The end of a capture.
-enum Read {
-    Whole,
-    /// It ended in the middle of a packet, as a capture does that is still running.
-    Truncated(String),
-    /// It ended with another error. The study has the packets before it.
-    Corrupt(Failure),
-    /// A file of a directory that is not a capture.
-    NotACapture,
-}
-
-fn read(
-    source: &Source,
-    bar: &indicatif::ProgressBar,
-    cancel: &Arc<AtomicBool>,
-    study: &mut Study,
-    sampler: &mut Option<Sampler>,
-) -> Outcome<Read> {
-    let counted = Counted { inner: source.open_until(cancel)?, bar: bar.clone() };
-    let canceled = || cancel.load(Ordering::Relaxed);
-    let mut reader = match CaptureReader::new(counted) {
-        Ok(reader) => reader,
-        // A canceled pipe ends anywhere.
-        Err(_) if canceled() => return Ok(Read::Whole),
-        Err(CaptureError::NotACapture { .. }) if matches!(source, Source::Found(_)) => {
-            return Ok(Read::NotACapture);
-        }
-        Err(error @ CaptureError::NotACapture { .. }) => return Err(source.not_a_capture(&error)),
-        Err(CaptureError::Io(error)) => return Err(Failure::io("read", source.name(), &error)),
-        Err(error) => return Ok(ended(&error)),
+/// The failure after the report was written, if captures ended in an error: the report has the
+/// packets before it.
+fn incomplete(corrupt: &[(String, CaptureError)]) -> Outcome {
+    let [(name, error), rest @ ..] = corrupt else { return Ok(()) };
+    let more = match rest.len() {
+        0 => String::new(),
+        1 => "; 1 more capture is incomplete".to_owned(),
+        more => format!("; {more} more captures are incomplete"),
     };
-    while let Some(record) = reader.next() {
-        match record {
-            Ok(record) => take(study, sampler, &record)?,
-            Err(_) if canceled() => break,
-            Err(CaptureError::Io(error)) => {
-                return Ok(Read::Corrupt(Failure::failed(format!(
-                    "reading failed: {}; the packets before were read",
-                    without_number(&error)
-                ))));
+    let message = format!("{name}: {}{more}", request::reason(error));
+    Err(match error {
+        CaptureError::Io(_) => Failure::failed(message),
+        _ => Failure::damaged(message),
+    })
+}
+
+/// A source whose reading advances a progress bar.
+struct Reading<'a> {
+    source: &'a Source,
+    bar: &'a ProgressBar,
+    cancel: &'a Arc<AtomicBool>,
+}
+
+fn readings<'a>(
+    sources: &'a [Source],
+    bar: &'a ProgressBar,
+    cancel: &'a Arc<AtomicBool>,
+) -> Vec<Reading<'a>> {
+    sources.iter().map(|source| Reading { source, bar, cancel }).collect()
+}
+
+impl request::Source for Reading<'_> {
+    type Error = Failure;
+
+    fn name(&self) -> String {
+        self.source.name()
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.source.size()
+    }
+
+    fn is_optional(&self) -> bool {
+        matches!(self.source, Source::Found(_))
+    }
+
+    fn open(&self) -> Outcome<Box<dyn Read + '_>> {
+        let inner = self.source.open_until(self.cancel)?;
+        Ok(Box::new(Counted { inner, bar: self.bar.clone() }))
+    }
+}
+
+/// Says what happens while captures are read.
+struct Watcher<'a> {
+    bar: &'a ProgressBar,
+    cancel: &'a AtomicBool,
+}
+
+impl Watch for Watcher<'_> {
+    fn is_canceled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    fn notice(&self, notice: Notice<'_>) {
+        match notice {
+            Notice::Truncated { name, why } => self.bar.suspend(|| note(&format!("{name}: {why}"))),
+            Notice::NotACapture { name } => {
+                progress::note(&format!("{name} is not a capture: skipped"));
             }
-            Err(error) => return Ok(ended(&error)),
+            Notice::Canceled => {
+                note("some algorithms are missing from figures 1 and 2: their pass was canceled");
+            }
+            Notice::Changed => note(
+                "the captures changed while they were read: results of a later pass are missing",
+            ),
+            _ => {}
         }
-        if canceled() {
-            break;
+    }
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Failure {
+        match error {
+            StudyError::Config(error) => config_failure(error),
+            error => Failure::failed(error.to_string()),
         }
     }
-    Ok(Read::Whole)
 }
 
-fn ended(error: &CaptureError) -> Read {
+fn failure(error: RequestError<Failure>) -> Failure {
     match error {
-        CaptureError::Cut { .. } => Read::Truncated(error.to_string()),
-        _ => Read::Corrupt(Failure::damaged(error.to_string())),
-    }
-}
-
-fn take(study: &mut Study, sampler: &mut Option<Sampler>, record: &Record<'_>) -> Outcome {
-    if sampler.as_mut().is_none_or(|sampler| sampler.takes(record.time)) {
-        study.push(record).map_err(failure)?;
-    }
-    Ok(())
-}
-
-/// Selects the parts of a trace to study, by time since its first packet.
-struct Sampler {
-    sampling: Sampling,
-    first: Option<i64>,
-}
-
-impl Sampler {
-    fn new(sampling: Sampling) -> Sampler {
-        Sampler { sampling, first: None }
-    }
-
-    fn takes(&mut self, time: i64) -> bool {
-        let first = *self.first.get_or_insert(time);
-        let since = i128::from(time) - i128::from(first);
-        since.rem_euclid(self.sampling.every.as_nanos() as i128)
-            < self.sampling.take.as_nanos() as i128
-    }
-}
-
-fn failure(error: StudyError) -> Failure {
-    match error {
-        StudyError::Config(error) => config_failure(error),
+        RequestError::Source(failure) => failure,
+        RequestError::Read { name, error } => Failure::io("read", name, &error),
+        RequestError::Study(error) => error.into(),
+        RequestError::NoCapture => Failure::damaged(
+            "none of these files is a capture; name files that tcpdump or Wireshark wrote",
+        ),
+        error @ (RequestError::NotACapture { .. } | RequestError::Corrupt) => {
+            Failure::damaged(error.to_string())
+        }
+        RequestError::Empty => Failure::failed(
+            "the captures have no packets; check the capture filter, or capture for longer",
+        ),
         error => Failure::failed(error.to_string()),
     }
 }
 
 fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
     let stored = sources.iter().map(Source::size).sum::<Option<u64>>();
-    let small = stored.is_some_and(|stored| stored <= ALL_UP_TO) && !sources.is_empty();
+    let for_all = stored.filter(|&stored| stored <= ALL_UP_TO && !sources.is_empty());
+    let defaults = Settings::for_size(for_all);
     let mut settings = Settings {
         window: args.window,
         period: args.period,
@@ -290,40 +218,33 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
         price: args.price,
         link: args.link,
         threads: args.threads,
-        ..Settings::default()
+        ..defaults
     };
     if let Some(file) = &args.prefixes {
         settings.prefixes = prefixes(&read_text(file)?, &file.display().to_string())?;
     }
-    settings.figures = if args.figures.iter().any(|name| name == "all") {
-        FigureId::ALL.into()
+    let is_all = |names: &[String]| names.iter().any(|name| name == "all");
+    if is_all(&args.figures) {
+        settings.figures = FigureId::ALL.into();
     } else if !args.figures.is_empty() {
         let named = args.figures.iter().map(|name| {
             FigureId::named(name).ok_or_else(|| {
                 unknown("figure", name, FigureId::ALL.into_iter().map(FigureId::name))
             })
         });
-        named.collect::<Outcome<_>>()?
-    } else if small {
-        FigureId::ALL.into()
-    } else {
-        FigureId::LEAN.into()
-    };
-    settings.algorithms = if args.algorithms.iter().any(|name| name == "all") {
-        Algorithm::ALL.to_vec()
+        settings.figures = named.collect::<Outcome<_>>()?;
+    }
+    if is_all(&args.algorithms) {
+        settings.algorithms = Algorithm::ALL.to_vec();
     } else if !args.algorithms.is_empty() {
         let named = args.algorithms.iter().map(|name| {
             Algorithm::named(name).ok_or_else(|| {
                 unknown("algorithm", name, Algorithm::ALL.into_iter().map(Algorithm::name))
             })
         });
-        named.collect::<Outcome<_>>()?
-    } else if small {
-        Algorithm::ALL.to_vec()
-    } else {
-        Algorithm::LEAN.to_vec()
-    };
-    if !small
+        settings.algorithms = named.collect::<Outcome<_>>()?;
+    }
+    if for_all.is_none()
         && (args.figures.is_empty() || args.algorithms.is_empty())
         && std::io::stderr().is_terminal()
     {
@@ -365,7 +286,6 @@ fn prefixes(text: &str, from: &str) -> Outcome<Option<Prefixes>> {
 }
 
 fn read_text(file: &Path) -> Outcome<String> {
-    use std::io::Read;
     let failed =
         |error: &std::io::Error| Failure::io("read the prefixes from", file.display(), error);
     let mut text = Vec::new();
@@ -378,19 +298,4 @@ fn read_text(file: &Path) -> Outcome<String> {
         )));
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_sample_is_the_first_part_of_every_period() {
-        let seconds = |seconds: i64| seconds * 1_000_000_000;
-        let sampling = Sampling { take: Duration::from_secs(60), every: Duration::from_secs(600) };
-        let mut sampler = Sampler::new(sampling);
-        let at = [5, 64, 65, 604, 605, 664, 665, 4].map(|at| sampler.takes(seconds(at)));
-        assert_eq!(at, [true, true, false, false, true, true, false, false]);
-    }
 }
