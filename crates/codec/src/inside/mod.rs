@@ -1,44 +1,25 @@
 //! Repeats inside deflate and zstd: `docs/INSIDE.md`.
 //!
 //! Compressed bytes do not repeat, but their tokens do. The encoder decodes deflate streams to
-//! tokens ([`opener`]), finds runs of tokens that the log already has ([`search`]), and sends their
+//! tokens ([`follow`]), finds runs of tokens that the log already has ([`search`]), and sends their
 //! positions. The decoder reads the tokens there with the code of their block, and writes them with
-//! the code of the new one ([`section`]). The log holds the bytes as they were sent, so nothing
-//! else changes, and the decoder knows nothing of streams. Blocks of zstd frames ([`frames`]) are
-//! handled the same way, as sequences: [`zstd`] and [`sequences`].
+//! the code of the new one ([`wire`]). The log holds the bytes as they were sent, so nothing
+//! else changes, and the decoder knows nothing of streams. Blocks of zstd frames are
+//! handled the same way, as sequences. `search` uses `follow` and `wire`, `follow` uses the limits of
+//! `wire`, and `wire` neither.
 
-mod alignment;
-mod bends;
 mod budget;
-mod container;
-mod copies;
 mod domains;
-mod find;
-mod frames;
-mod index;
-mod literals;
-mod midstream;
-mod names;
-mod opened;
-mod opener;
-mod passed;
-mod piece;
-mod plan;
-mod rolling;
+mod follow;
 mod search;
-pub(crate) mod section;
-mod sequences;
-mod streams;
-mod work;
-mod worth;
-mod zstd;
+mod wire;
 
-pub(crate) use find::Inside;
-pub use find::InsideStats;
-pub(crate) use plan::Plan;
-pub(crate) use section::{Expander, MAX_SOURCES, Section};
-pub use streams::{Carrier, StreamCount, StreamCounts};
-pub(crate) use work::Work;
+pub use follow::streams::{Carrier, StreamCount, StreamCounts};
+pub(crate) use search::find::Inside;
+pub use search::find::InsideStats;
+pub(crate) use search::plan::Plan;
+pub(crate) use wire::section::{self, Expander, MAX_SOURCES, Section};
+pub(crate) use wire::work::Work;
 
 use crate::log::Log;
 

@@ -1,15 +1,15 @@
 //! Transcoded literals: their fields in a frame, and how they are expanded. `docs/FORMAT.md`,
 //! "Transcoded literals".
 
-use super::alignment::Alignment;
-use super::sequences::{self, Assembly};
-use super::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
 use crate::deflate::{
     BitReader, BitWriter, Code, Lengths, SLACK, copy_bits, transcode, transcode_changed,
 };
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
 use crate::format::{put_position, take_position, varint};
+use crate::inside::wire::alignment::Alignment;
+use crate::inside::wire::sequences::{self, Assembly};
+use crate::inside::wire::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
 use crate::log::Width;
 use crate::matcher::Match;
 use oncewire_kernels::Kernels;
@@ -224,17 +224,17 @@ impl Expander {
     pub(crate) const MEMORY: usize = Codes::MEMORY + Assembly::MEMORY;
 
     /// The buffer for the sequences of sources.
-    pub(super) fn sources(&mut self) -> &mut sequences::Sources {
+    pub(in crate::inside) fn sources(&mut self) -> &mut sequences::Sources {
         &mut self.assembly.sources
     }
 
     /// States that [`Expander::sources`] has all sources of the next frame, in order.
-    pub(super) fn has_read_sources(&mut self) {
+    pub(in crate::inside) fn has_read_sources(&mut self) {
         self.assembly.has_read();
     }
 
     /// Different codes of deflate that the last frame described.
-    pub(super) fn codes(&self) -> usize {
+    pub(in crate::inside) fn codes(&self) -> usize {
         self.codes.count
     }
 

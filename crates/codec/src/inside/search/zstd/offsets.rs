@@ -1,8 +1,8 @@
 //! How the offsets of sequences that were found changed.
 
-use super::super::sequences::{change, expected};
 use super::runs::length;
 use super::{Target, Zstd};
+use crate::inside::wire::sequences::{change, expected};
 use std::ops::Range;
 
 /// Stated offsets that must agree to show where content moved: neighbors among all of them, by the

@@ -1,10 +1,10 @@
 //! Results of the opener for a block: tokens, and their codes.
 
-use super::budget;
-use super::container::MAX_HEADER;
-use super::frames;
-use super::section::MAX_CODES;
 use crate::deflate::{BitReader, BitWriter, Code, SLACK, Stop, Token, copy_bits};
+use crate::inside::budget;
+use crate::inside::follow::container::MAX_HEADER;
+use crate::inside::follow::frames;
+use crate::inside::wire::section::MAX_CODES;
 use std::sync::Arc;
 
 /// Most tokens of a block that are kept, per byte of it. Digits have 1.2.
@@ -12,7 +12,7 @@ const MAX_TOKENS_PER_BYTE: usize = 2;
 
 /// Where the code of a part is described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(in crate::inside) enum Spot {
     /// The fixed code has no description.
     Fixed,
     /// From this bit of the log to the second.
@@ -23,32 +23,32 @@ pub(super) enum Spot {
 
 /// Consecutive tokens of one code in a block.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) code: Arc<Code>,
-    pub(super) spot: Spot,
+pub(in crate::inside) struct Part {
+    pub(in crate::inside) code: Arc<Code>,
+    pub(in crate::inside) spot: Spot,
     /// Its tokens: `first..end` of [`Opened::tokens`].
-    pub(super) first: usize,
-    pub(super) end: usize,
+    pub(in crate::inside) first: usize,
+    pub(in crate::inside) end: usize,
     /// Bit of the block after the last token.
-    pub(super) end_bit: u32,
+    pub(in crate::inside) end_bit: u32,
 }
 
 /// The deflate content of a block. Kept between blocks for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
-    pub(super) tokens: Vec<Token>,
+pub(in crate::inside) struct Opened {
+    pub(in crate::inside) tokens: Vec<Token>,
     /// First bit of each token in the block.
-    pub(super) bits: Vec<u32>,
-    pub(super) parts: Vec<Part>,
+    pub(in crate::inside) bits: Vec<u32>,
+    pub(in crate::inside) parts: Vec<Part>,
     /// Codes that the parts keep, at most.
     held: usize,
     /// Blocks of zstd frames that ended.
-    pub(super) zstd: Vec<frames::Block>,
-    pub(super) joined: Vec<u8>,
-    pub(super) max_tokens: usize,
-    /// Work that opening took: see [`super::budget`].
-    pub(super) work: u64,
-    pub(super) codes: Codes,
+    pub(in crate::inside) zstd: Vec<frames::Block>,
+    pub(in crate::inside) joined: Vec<u8>,
+    pub(in crate::inside) max_tokens: usize,
+    /// Work that opening took: see [`crate::inside::budget`].
+    pub(in crate::inside) work: u64,
+    pub(in crate::inside) codes: Codes,
 }
 
 /// Bytes of the description of a code, at most: 5 + 5 + 4 bits, 19 of 3, 316 of 14.
@@ -58,7 +58,7 @@ const KNOWN_CODES: usize = 8;
 
 /// The last codes that were described. An equal description is not read again.
 #[derive(Debug, Default)]
-pub(super) struct Codes(Vec<Described>);
+pub(in crate::inside) struct Codes(Vec<Described>);
 
 #[derive(Debug)]
 struct Described {
@@ -69,7 +69,7 @@ struct Described {
 
 impl Codes {
     /// Memory in bytes, at most.
-    pub(super) const MEMORY: usize =
+    pub(in crate::inside) const MEMORY: usize =
         KNOWN_CODES * (2 * size_of::<Described>() + 2 * MAX_DESCRIPTION + Code::MEMORY);
 
     fn memory(&self) -> usize {
@@ -81,7 +81,7 @@ impl Codes {
     ///
     /// # Errors
     /// As [`Code::read`].
-    pub(super) fn read(
+    pub(in crate::inside) fn read(
         &mut self,
         data: &[u8],
         reader: &mut BitReader<'_>,
@@ -134,7 +134,7 @@ impl Codes {
 
 impl Opened {
     /// Whether a part with this code may be kept.
-    pub(super) fn may_keep(&self, code: &Arc<Code>, spot: Spot) -> bool {
+    pub(in crate::inside) fn may_keep(&self, code: &Arc<Code>, spot: Spot) -> bool {
         let fits = self.held < MAX_CODES || self.holds(code, spot);
         fits && self.parts.len() < MAX_PARTS
     }
@@ -145,12 +145,12 @@ impl Opened {
         spot == Spot::Fixed || last.is_some_and(|part| Arc::ptr_eq(&part.code, code))
     }
 
-    pub(super) fn keep(&mut self, part: Part) {
+    pub(in crate::inside) fn keep(&mut self, part: Part) {
         self.held += usize::from(!self.holds(&part.code, part.spot));
         self.parts.push(part);
     }
 
-    pub(super) fn clear(&mut self, block_len: usize) {
+    pub(in crate::inside) fn clear(&mut self, block_len: usize) {
         self.work = 0;
         self.max_tokens = MAX_TOKENS_PER_BYTE * block_len;
         self.tokens.clear();
@@ -161,7 +161,7 @@ impl Opened {
     }
 
     /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.tokens.capacity() * size_of::<Token>()
             + self.bits.capacity() * size_of::<u32>()
             + self.parts.capacity() * size_of::<Part>()
@@ -172,7 +172,7 @@ impl Opened {
     }
 
     /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
-    pub(super) fn most_memory(max_block: usize) -> usize {
+    pub(in crate::inside) fn most_memory(max_block: usize) -> usize {
         // Buffers grow by doubling.
         let tokens = max_block * MAX_TOKENS_PER_BYTE + BATCH + 1;
         let tokens = 2 * tokens * (size_of::<Token>() + size_of::<u32>());
@@ -189,12 +189,12 @@ impl Opened {
 /// than a frame may name.
 const MAX_PARTS: usize = 1 << 10;
 /// Tokens read in one step.
-pub(super) const BATCH: usize = 1 << 10;
+pub(in crate::inside) const BATCH: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::opener::Opener;
     use super::*;
+    use crate::inside::follow::opener::Opener;
     use flate2::{Compress, Compression, FlushCompress};
 
     #[test]

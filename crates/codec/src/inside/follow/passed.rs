@@ -4,17 +4,17 @@ use std::ops::Range;
 
 /// Skipped content of a flow.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Passed {
+pub(in crate::inside) struct Passed {
     /// Its places in the log, in order; empty if there is too much to open later.
-    pub(super) pieces: Vec<Range<u64>>,
+    pub(in crate::inside) pieces: Vec<Range<u64>>,
     /// The last of these, known even if there are too many.
-    pub(super) last: Range<u64>,
+    pub(in crate::inside) last: Range<u64>,
     /// Total bytes.
-    pub(super) len: u64,
+    pub(in crate::inside) len: u64,
     /// Place in the log of what follows it, if the log had it before.
-    pub(super) source: Option<u64>,
+    pub(in crate::inside) source: Option<u64>,
     /// Part of it is new to the log.
-    pub(super) is_new: bool,
+    pub(in crate::inside) is_new: bool,
 }
 
 impl Passed {
@@ -23,11 +23,11 @@ impl Passed {
     /// Most bytes that are kept: after more, the stream is not opened any more.
     const MOST: u64 = 4 << 20;
     /// Memory of the pieces in bytes, at most. The list grows by doubling.
-    pub(super) const MEMORY: usize = 2 * Passed::MOST_PIECES * size_of::<Range<u64>>();
+    pub(in crate::inside) const MEMORY: usize = 2 * Passed::MOST_PIECES * size_of::<Range<u64>>();
 
     /// The flow continues with this piece of the log, which equals earlier content that ends at
     /// `source`.
-    pub(super) fn push(&mut self, piece: Range<u64>, source: Option<u64>) {
+    pub(in crate::inside) fn push(&mut self, piece: Range<u64>, source: Option<u64>) {
         self.source = source;
         self.is_new |= source.is_none();
         let is_first = self.len == 0;

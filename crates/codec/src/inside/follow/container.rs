@@ -1,18 +1,18 @@
 //! Containers of deflate streams: signatures and headers, and the framing that divides a stream
 //! into pieces.
 
-use super::frames;
 use crate::deflate::{BitReader, Code, Stop};
+use crate::inside::follow::frames;
 
 /// Most bytes of an incomplete header, of a container or a deflate block, that are kept for the
 /// next block.
-pub(super) const MAX_HEADER: usize = 2 << 10;
+pub(in crate::inside) const MAX_HEADER: usize = 2 << 10;
 /// Bytes examined to tell whether content is compressed.
-pub(super) const PROBE: usize = 16;
+pub(in crate::inside) const PROBE: usize = 16;
 
 /// The framing that divides a stream into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(in crate::inside) enum Framing {
     None,
     /// Chunks of HTTP/1.1 (RFC 9112, section 7.1); this many bytes of the current one are left.
     Chunked(u64),
@@ -37,7 +37,7 @@ impl Framing {
     }
 
     /// Bytes left of a piece; `None` without framing.
-    pub(super) fn left(&mut self) -> Option<&mut u64> {
+    pub(in crate::inside) fn left(&mut self) -> Option<&mut u64> {
         match self {
             Framing::None => None,
             Framing::Chunked(left) | Framing::Png(left) | Framing::Data { left, .. } => Some(left),
@@ -45,7 +45,7 @@ impl Framing {
     }
 
     /// Reads the bytes between two pieces, and advances past them.
-    pub(super) fn step(&mut self, between: &[u8]) -> Header {
+    pub(in crate::inside) fn step(&mut self, between: &[u8]) -> Header {
         let is_begun = |of: &[u8], by: &[u8]| of.iter().zip(by).all(|(of, by)| of == by);
         match self {
             Framing::None => Header::Length(0),
@@ -129,7 +129,7 @@ fn data_before(content: &[u8]) -> Option<Framing> {
 }
 
 /// Whether content looks compressed: about half of its bytes have the highest bit set.
-pub(super) fn is_dense(content: &[u8]) -> bool {
+pub(in crate::inside) fn is_dense(content: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let Some(probe) = content.last_chunk::<PROBE>() else { return false };
     let (low, high) = probe.split_at(8);
@@ -140,7 +140,11 @@ pub(super) fn is_dense(content: &[u8]) -> bool {
 }
 
 /// The first signature that begins in `data[from..to]`, and the framing of its stream.
-pub(super) fn signature(data: &[u8], from: usize, to: usize) -> Option<(usize, Framing)> {
+pub(in crate::inside) fn signature(
+    data: &[u8],
+    from: usize,
+    to: usize,
+) -> Option<(usize, Framing)> {
     let mut at = from;
     while at < to {
         at += first_pair(&data[at..], to - at)?;
@@ -231,7 +235,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
 }
 
 /// The header of a container.
-pub(super) enum Header {
+pub(in crate::inside) enum Header {
     /// Its length in bytes.
     Length(usize),
     /// It is incomplete.
@@ -240,7 +244,7 @@ pub(super) enum Header {
     Not,
 }
 
-pub(super) fn container_header(data: &[u8]) -> Header {
+pub(in crate::inside) fn container_header(data: &[u8]) -> Header {
     let length = match data {
         // gzip: RFC 1952, section 2.3.
         [0x1f, 0x8b, 8, flags, ..] if flags & 0xe0 == 0 => gzip_header(data, *flags),

@@ -8,21 +8,21 @@ const PER_BYTE: u64 = 16;
 const BASE: u64 = 1024;
 
 /// For each operation, source, and zstd block that is written.
-pub(super) const STEP: u64 = 16;
+pub(in crate::inside) const STEP: u64 = 16;
 /// For each token while there are no bends.
-pub(super) const TOKEN: u64 = 1;
+pub(in crate::inside) const TOKEN: u64 = 1;
 /// For each token that is handled individually: moved, skipped, or copied while there are bends.
-pub(super) const SINGLE: u64 = 4;
+pub(in crate::inside) const SINGLE: u64 = 4;
 /// For each description of a code.
-pub(super) const DESCRIPTION: u64 = 512;
+pub(in crate::inside) const DESCRIPTION: u64 = 512;
 /// For each code that is built, in addition to its description.
-pub(super) const CODE: u64 = 2048;
+pub(in crate::inside) const CODE: u64 = 2048;
 /// For each sequence.
-pub(super) const SEQUENCE: u64 = 4;
+pub(in crate::inside) const SEQUENCE: u64 = 4;
 /// For each literal.
-pub(super) const LITERAL: u64 = 1;
+pub(in crate::inside) const LITERAL: u64 = 1;
 /// For each shift.
-pub(super) const SHIFT: u64 = 4;
+pub(in crate::inside) const SHIFT: u64 = 4;
 
 /// Counts the work of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +44,12 @@ impl Work {
     }
 
     /// Whether a request exceeded the limit.
-    pub(super) fn is_exceeded(&self) -> bool {
+    pub(in crate::inside) fn is_exceeded(&self) -> bool {
         self.is_exceeded
     }
 
     /// Units available.
-    pub(super) fn left(&self) -> u64 {
+    pub(in crate::inside) fn left(&self) -> u64 {
         self.limit - self.done
     }
 
@@ -58,7 +58,7 @@ impl Work {
     /// # Errors
     /// [`FrameError::TooLarge`] if that exceeds the limit.
     #[inline(always)]
-    pub(super) fn add(&mut self, count: u64, units: u64) -> Result<(), FrameError> {
+    pub(in crate::inside) fn add(&mut self, count: u64, units: u64) -> Result<(), FrameError> {
         let value = self.done.saturating_add(count.saturating_mul(units));
         if value > self.limit {
             self.is_exceeded = true;

@@ -1,12 +1,12 @@
 //! Writes the residual: `docs/FORMAT.md`, "Sequences of zstd".
 
-use super::super::sequences::{COLUMNS, change, zigzag};
 use super::index::Named;
 use super::plan::literal_runs;
 use super::runs::length;
 use super::{Target, Zstd};
 use crate::encoder::looks_compressible;
 use crate::format::varint;
+use crate::inside::wire::sequences::{COLUMNS, change, zigzag};
 use crate::matcher::Match;
 use crate::zstd_block::Sequence;
 

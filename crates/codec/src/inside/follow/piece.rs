@@ -1,23 +1,23 @@
 //! A piece of a flow, and its place in the log.
 
-use super::opened::Spot;
+use crate::inside::follow::opened::Spot;
 
 /// Bytes of a flow: the carry, then bytes of a block.
-pub(super) struct Piece<'a> {
-    pub(super) data: &'a [u8],
+pub(in crate::inside) struct Piece<'a> {
+    pub(in crate::inside) data: &'a [u8],
     /// Bytes of the carry.
-    pub(super) carried: usize,
+    pub(in crate::inside) carried: usize,
     /// First byte of the rest in the block.
-    pub(super) at: usize,
+    pub(in crate::inside) at: usize,
     /// Place of the block in the log.
-    pub(super) offset: u64,
+    pub(in crate::inside) offset: u64,
     /// In the log, the carry lies directly before the rest.
-    pub(super) is_adjacent: bool,
+    pub(in crate::inside) is_adjacent: bool,
 }
 
 impl Piece<'_> {
     /// Place of a code that is described by bits `from..to` of the data.
-    pub(super) fn spot(&self, from: u64, to: u64) -> Spot {
+    pub(in crate::inside) fn spot(&self, from: u64, to: u64) -> Spot {
         let carried = self.carried as u64 * 8;
         if from < carried && !self.is_adjacent {
             return Spot::Scattered;

@@ -1,7 +1,7 @@
 //! Counts compressed streams, and how many are followed to their end, by carrier.
 
-use super::container::Framing;
-use super::frames;
+use crate::inside::follow::container::Framing;
+use crate::inside::follow::frames;
 
 /// The carrier of a compressed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ impl Carrier {
     }
 
     /// The carrier that begins with this header.
-    pub(super) fn of(header: &[u8]) -> Carrier {
+    pub(in crate::inside) fn of(header: &[u8]) -> Carrier {
         match header {
             [0x1f, 0x8b, ..] => Carrier::Gzip,
             [b'P', b'K', ..] => Carrier::Zip,
@@ -57,7 +57,7 @@ impl Carrier {
         }
     }
 
-    pub(super) fn within(self, framing: Framing) -> Carrier {
+    pub(in crate::inside) fn within(self, framing: Framing) -> Carrier {
         match framing {
             Framing::None => self,
             Framing::Chunked(_) => Carrier::Chunked,
@@ -89,7 +89,7 @@ impl StreamCounts {
         self.0[carrier as usize]
     }
 
-    pub(super) fn of(&mut self, carrier: Carrier) -> &mut StreamCount {
+    pub(in crate::inside) fn of(&mut self, carrier: Carrier) -> &mut StreamCount {
         &mut self.0[carrier as usize]
     }
 }

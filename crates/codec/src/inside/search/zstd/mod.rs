@@ -10,14 +10,14 @@ use self::columns::Columns;
 use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprints};
 use self::plan::Refused;
 use self::runs::Run;
-use super::Place;
-use super::budget::unpacking;
-use super::copies::{Copies, Cursor};
-use super::domains::Domains;
-use super::frames::{Block, Frame, Kind};
-use super::plan::Plan;
-use super::section::Expander;
-use super::sequences::{MAX_SEQUENCES, MAX_SHIFTS, Shifts, Sources};
+use crate::inside::Place;
+use crate::inside::budget::unpacking;
+use crate::inside::domains::Domains;
+use crate::inside::follow::frames::{Block, Frame, Kind};
+use crate::inside::search::copies::{Copies, Cursor};
+use crate::inside::search::plan::Plan;
+use crate::inside::wire::section::Expander;
+use crate::inside::wire::sequences::{MAX_SEQUENCES, MAX_SHIFTS, Shifts, Sources};
 use crate::log::Log;
 use crate::matcher::Match;
 use crate::zstd_block::{self, MAX_ZSTD_BLOCK, Outline, Room, Sequence, Tables};
@@ -25,7 +25,7 @@ use std::ops::Range;
 
 /// Position of a flow in a zstd frame.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(in crate::inside) struct Flow {
     tables: Tables,
     origins: Origins,
     /// The place after the last block, in the content of all frames of the domain.
@@ -34,7 +34,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) const MEMORY: usize =
+    pub(in crate::inside) const MEMORY: usize =
         size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
 }
 
@@ -63,7 +63,7 @@ struct Target {
 
 /// Looks inside zstd frames. Its buffers are kept between blocks.
 #[derive(Debug)]
-pub(super) struct Zstd {
+pub(in crate::inside) struct Zstd {
     /// Allocated with the first frame.
     index: Option<Index>,
     capacity: u64,
@@ -85,31 +85,31 @@ pub(super) struct Zstd {
 
 /// The parts of a block so far.
 #[derive(Debug)]
-pub(super) struct Parts<'a> {
+pub(in crate::inside) struct Parts<'a> {
     /// The byte matches; those that a plan replaces are dropped.
-    pub(super) matches: &'a mut Vec<Match>,
-    pub(super) plan: &'a mut Plan,
-    pub(super) expander: &'a mut Expander,
+    pub(in crate::inside) matches: &'a mut Vec<Match>,
+    pub(in crate::inside) plan: &'a mut Plan,
+    pub(in crate::inside) expander: &'a mut Expander,
     /// Newer copies of content whose first copy the log has lost.
-    pub(super) copies: &'a Copies,
+    pub(in crate::inside) copies: &'a Copies,
 }
 
 /// The result for a block.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(in crate::inside) struct Found {
     /// Bytes of the block in zstd blocks that were opened.
-    pub(super) opened: usize,
+    pub(in crate::inside) opened: usize,
     /// Estimated bytes that the plan saves.
-    pub(super) saved: usize,
-    /// Work that it took: see [`super::budget`].
-    pub(super) work: u64,
+    pub(in crate::inside) saved: usize,
+    /// Work that it took: see [`crate::inside::budget`].
+    pub(in crate::inside) work: u64,
     /// A plan failed to reproduce the literals.
-    pub(super) is_refused: bool,
+    pub(in crate::inside) is_refused: bool,
 }
 
 impl Zstd {
     /// Memory in bytes, at most.
-    pub(super) fn most_memory(capacity: u64, max_block: usize) -> usize {
+    pub(in crate::inside) fn most_memory(capacity: u64, max_block: usize) -> usize {
         // Content and heads of zstd blocks, and their expansion, in buffers that grow by doubling.
         let Room { literals, sequences } = most_expanded(max_block);
         let each = size_of::<Sequence>() + size_of::<u32>() + size_of::<Run>() / 2;
@@ -122,7 +122,7 @@ impl Zstd {
             .saturating_add(16 * max_block)
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.index.as_ref().map_or(0, Index::memory)
             + self.places.memory()
             + self.targets.capacity() * size_of::<Target>()
@@ -140,7 +140,7 @@ impl Zstd {
             + self.check.capacity()
     }
 
-    pub(super) fn new(capacity: u64) -> Zstd {
+    pub(in crate::inside) fn new(capacity: u64) -> Zstd {
         Zstd {
             index: None,
             capacity,
@@ -160,7 +160,7 @@ impl Zstd {
         }
     }
 
-    pub(super) fn rewind(&mut self, offset: u64) {
+    pub(in crate::inside) fn rewind(&mut self, offset: u64) {
         if let Some(index) = &mut self.index {
             index.rewind(offset);
         }
@@ -291,7 +291,7 @@ impl Zstd {
 
     /// Finds the content of the zstd blocks that ended in `block` in the log, and makes a plan for
     /// it, unless there is one.
-    pub(super) fn find(
+    pub(in crate::inside) fn find(
         &mut self,
         place: &Place<'_>,
         block: &[u8],
@@ -331,7 +331,7 @@ impl Zstd {
     }
 
     /// Reads the zstd blocks that ended in skipped content. Returns the work that it took.
-    pub(super) fn pass(
+    pub(in crate::inside) fn pass(
         &mut self,
         place: &Place<'_>,
         content: &[u8],
@@ -344,7 +344,7 @@ impl Zstd {
 
     /// The position of a flow in a zstd frame that continues as the log does after `source`, with
     /// earlier content at `content` of the log.
-    pub(super) fn resume(
+    pub(in crate::inside) fn resume(
         &mut self,
         place: &Place<'_>,
         copies: &Copies,

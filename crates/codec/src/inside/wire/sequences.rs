@@ -1,31 +1,31 @@
 //! Expands literals from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
 
-use super::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::error::FrameError;
 use crate::format::varint;
+use crate::inside::wire::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::zstd_block::{
     self, MAX_ZSTD_BLOCK, Outline, Packer, Room, Sequence, Stop, Tables, unpack,
 };
 use std::ops::Range;
 
 /// Most sequences, and most literals, that a frame may take from its sources.
-pub(super) const MAX_SEQUENCES: usize = 1 << 16;
-pub(super) const MAX_LITERALS: usize = 1 << 19;
+pub(in crate::inside) const MAX_SEQUENCES: usize = 1 << 16;
+pub(in crate::inside) const MAX_LITERALS: usize = 1 << 19;
 /// Most zstd blocks that a frame may name. A reader keeps the tables after each.
-pub(super) const MAX_NAMED: usize = 64;
+pub(in crate::inside) const MAX_NAMED: usize = 64;
 /// Most shifts of a frame.
-pub(super) const MAX_SHIFTS: usize = 1 << 10;
+pub(in crate::inside) const MAX_SHIFTS: usize = 1 << 10;
 
 /// Most blocks that a frame may write.
-pub(super) const MAX_BLOCKS: usize = 256;
+pub(in crate::inside) const MAX_BLOCKS: usize = 256;
 /// Steps between places are smaller than this.
 const MAX_STEP: u64 = 1 << 44;
 
 /// Columns whose lengths are stated; `bytes` follows them.
-pub(super) const COLUMNS: usize = 5;
+pub(in crate::inside) const COLUMNS: usize = 5;
 
 /// How the offset of a sequence changes.
-pub(super) mod change {
+pub(in crate::inside) mod change {
     /// As in the source, corrected for insertions and deletions in between.
     pub(in crate::inside) const EXPECTED: u8 = 0;
     /// As in the source.
@@ -46,15 +46,20 @@ impl From<Stop> for FrameError {
 
 /// Where content of one frame moved in another: from each place on, the bytes by which it is later.
 /// Ascending.
-pub(super) type Shifts = Vec<(i64, i64)>;
+pub(in crate::inside) type Shifts = Vec<(i64, i64)>;
 
 /// The shift that applies to the content at `place`, if any.
-pub(super) fn shift_at(shifts: &[(i64, i64)], place: i64) -> Option<usize> {
+pub(in crate::inside) fn shift_at(shifts: &[(i64, i64)], place: i64) -> Option<usize> {
     shifts.partition_point(|&(from, _)| from <= place).checked_sub(1)
 }
 
 /// The offset of a sequence whose match begins at `place` in the source and at `here` in the block.
-pub(super) fn expected(shifts: &[(i64, i64)], offset: u32, place: i64, here: i64) -> u32 {
+pub(in crate::inside) fn expected(
+    shifts: &[(i64, i64)],
+    offset: u32,
+    place: i64,
+    here: i64,
+) -> u32 {
     let Some(distance) = offset.checked_sub(3).filter(|&distance| distance > 0) else {
         return offset;
     };
@@ -63,7 +68,7 @@ pub(super) fn expected(shifts: &[(i64, i64)], offset: u32, place: i64, here: i64
     if moved > 3 { u32::try_from(moved).unwrap_or(offset) } else { offset }
 }
 
-pub(super) fn zigzag(value: i64) -> u64 {
+pub(in crate::inside) fn zigzag(value: i64) -> u64 {
     (value as u64) << 1 ^ (value >> 63) as u64
 }
 
@@ -73,28 +78,28 @@ fn unzigzag(value: u64) -> i64 {
 
 /// Sequences and literals of the sources. Kept between frames for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
-    pub(super) literals: Vec<u8>,
-    pub(super) sequences: Vec<Sequence>,
+pub(in crate::inside) struct Sources {
+    pub(in crate::inside) literals: Vec<u8>,
+    pub(in crate::inside) sequences: Vec<Sequence>,
     /// First literal of each sequence, and the place where its match begins.
-    pub(super) places: Vec<(u32, i64)>,
+    pub(in crate::inside) places: Vec<(u32, i64)>,
     /// End of each source, in sequences and in literals.
     ends: Vec<(usize, usize)>,
 }
 
 impl Sources {
-    pub(super) const MEMORY: usize = MAX_LITERALS
+    pub(in crate::inside) const MEMORY: usize = MAX_LITERALS
         + MAX_SEQUENCES * (size_of::<Sequence>() + size_of::<(u32, i64)>())
         + 2 * MAX_NAMED * size_of::<(usize, usize)>();
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.literals.capacity()
             + self.sequences.capacity() * size_of::<Sequence>()
             + self.places.capacity() * size_of::<(u32, i64)>()
             + self.ends.capacity() * size_of::<(usize, usize)>()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::inside) fn clear(&mut self) {
         self.literals.clear();
         self.sequences.clear();
         self.places.clear();
@@ -102,7 +107,7 @@ impl Sources {
     }
 
     /// Adds the block whose content begins at `place`.
-    pub(super) fn add(
+    pub(in crate::inside) fn add(
         &mut self,
         block: &[u8],
         tables: &mut Tables,
@@ -148,7 +153,7 @@ impl Sources {
     }
 
     /// The literals of the same source that follow those of a sequence.
-    pub(super) fn literals_behind(&self, nth: usize) -> &[u8] {
+    pub(in crate::inside) fn literals_behind(&self, nth: usize) -> &[u8] {
         let source = self.ends.partition_point(|&(end, _)| end <= nth);
         &self.literals[self.literal_end(nth)..self.ends[source].1]
     }
@@ -300,8 +305,8 @@ impl<'a> Named<'a> {
 
 /// Assembles literals. Kept between frames for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
-    pub(super) sources: Sources,
+pub(in crate::inside) struct Assembly {
+    pub(in crate::inside) sources: Sources,
     shifts: Shifts,
     literals: Vec<u8>,
     sequences: Vec<Sequence>,
@@ -368,14 +373,14 @@ impl<'a> Residual<'a> {
 
 impl Assembly {
     /// Memory in bytes, at most.
-    pub(super) const MEMORY: usize = Sources::MEMORY
+    pub(in crate::inside) const MEMORY: usize = Sources::MEMORY
         + MAX_NAMED * (size_of::<Source<'_>>() + size_of::<usize>() + Tables::MEMORY)
         + Tables::MEMORY
         + 2 * MAX_SHIFTS * size_of::<(i64, i64)>()
         // A block, its literals, and its sequences, in buffers that grow by doubling.
         + 2 * (2 * MAX_ZSTD_BLOCK + zstd_block::MAX_SEQUENCES * size_of::<Sequence>());
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.sources.memory()
             + self.shifts.capacity() * size_of::<(i64, i64)>()
             + self.literals.capacity()
@@ -384,7 +389,7 @@ impl Assembly {
     }
 
     /// States that all sources of the next frame are in [`Assembly::sources`], in order.
-    pub(super) fn has_read(&mut self) {
+    pub(in crate::inside) fn has_read(&mut self) {
         self.are_read = true;
     }
 
@@ -393,7 +398,7 @@ impl Assembly {
     ///
     /// # Errors
     /// [`FrameError`]; the content of `out` is then meaningless.
-    pub(super) fn expand<'r>(
+    pub(in crate::inside) fn expand<'r>(
         &mut self,
         residual: &'r [u8],
         mut plain: &'r [u8],

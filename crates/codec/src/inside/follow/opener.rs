@@ -3,15 +3,17 @@
 //! Nothing here decides what a frame means: bits that are read as tokens of a code can be written
 //! again exactly, whatever they are. So a wrong guess costs time only.
 
-use super::container::{Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature};
-use super::frames::{self, Frame};
-use super::index::Among;
-use super::midstream::{Middle, Middles};
-use super::opened::{BATCH, Opened, Part, Spot};
-use super::passed::Passed;
-use super::piece::Piece;
-use super::streams::{Carrier, StreamCounts};
 use crate::deflate::{BitReader, Code, Stop};
+use crate::inside::follow::container::{
+    Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature,
+};
+use crate::inside::follow::frames::{self, Frame};
+use crate::inside::follow::midstream::{Middle, Middles};
+use crate::inside::follow::opened::{BATCH, Opened, Part, Spot};
+use crate::inside::follow::passed::Passed;
+use crate::inside::follow::piece::Piece;
+use crate::inside::follow::streams::{Carrier, StreamCounts};
+use crate::inside::search::index::Among;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,7 +58,7 @@ enum State {
 
 /// Position of a flow in the deflate streams that it carries.
 #[derive(Debug)]
-pub(super) struct Opener {
+pub(in crate::inside) struct Opener {
     state: State,
     framing: Framing,
     /// Bytes seen but not used yet; `phase` bits of the first are used.
@@ -79,7 +81,7 @@ pub(super) struct Opener {
     /// Carrier of this stream, and whether it was counted. `None` if its beginning was not seen.
     carrier: Option<(Carrier, bool)>,
     /// Streams since the counts were last taken.
-    pub(super) counts: StreamCounts,
+    pub(in crate::inside) counts: StreamCounts,
     /// Content of the flow that was skipped since.
     passed: Option<Passed>,
 }
@@ -107,7 +109,7 @@ impl Default for Opener {
 }
 
 /// Memory of an opener in bytes, at most.
-pub(super) const OPENER_MEMORY: usize =
+pub(in crate::inside) const OPENER_MEMORY: usize =
     size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Passed::MEMORY + Code::MEMORY;
 
 /// Result of a step of the opener.
@@ -120,7 +122,7 @@ enum Next {
 
 impl Opener {
     /// Opens the next block of the flow, which goes to `offset` in the log.
-    pub(super) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
+    pub(in crate::inside) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
         opened.clear(block.len());
         self.credit = (self.credit + block.len() / GRANT).min(CREDIT);
         let mut at = 0;
@@ -144,13 +146,13 @@ impl Opener {
 
     /// The flow continues with content of the log that is skipped. If it equals earlier content,
     /// that ends at `source`.
-    pub(super) fn pass(&mut self, content: Range<u64>, source: Option<u64>) {
+    pub(in crate::inside) fn pass(&mut self, content: Range<u64>, source: Option<u64>) {
         self.passed.get_or_insert_default().push(content, source);
     }
 
     /// Where a block that holds the first `most` bytes of what follows in the flow ends best, if that
     /// matters: see [`Frame::cut`].
-    pub(super) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
+    pub(in crate::inside) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
         match &self.state {
             _ if self.passed.is_some() || self.framing != Framing::None => None,
             State::Frame(frame) if self.carry.is_empty() => frame.cut(content, most),
@@ -162,12 +164,12 @@ impl Opener {
     }
 
     /// Takes the content skipped since the last block that was opened.
-    pub(super) fn passed(&mut self) -> Option<Passed> {
+    pub(in crate::inside) fn passed(&mut self) -> Option<Passed> {
         self.passed.take()
     }
 
     /// Sets the flow's position to this place of the log.
-    pub(super) fn resume(&mut self, among: Among) {
+    pub(in crate::inside) fn resume(&mut self, among: Among) {
         self.lose();
         let Among { code, spot, is_last, bit } = among;
         self.state = State::Tokens { code, spot, is_last };
@@ -176,14 +178,14 @@ impl Opener {
     }
 
     /// Sets the flow's position to this place in a zstd frame.
-    pub(super) fn resume_frame(&mut self, frame: Frame) {
+    pub(in crate::inside) fn resume_frame(&mut self, frame: Frame) {
         self.lose();
         self.state = State::Frame(frame);
         self.seen = EVIDENCE;
     }
 
     /// Forgets the flow's position.
-    pub(super) fn lose(&mut self) {
+    pub(in crate::inside) fn lose(&mut self) {
         let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
         *self = Opener { carry, counts, middles: self.middles, ..Opener::default() };
         self.carry.clear();
@@ -573,7 +575,7 @@ impl Opener {
     }
 }
 
-pub(super) fn fixed() -> &'static Arc<Code> {
+pub(in crate::inside) fn fixed() -> &'static Arc<Code> {
     static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
     FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
 }

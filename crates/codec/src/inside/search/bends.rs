@@ -1,23 +1,27 @@
 //! Finds bends: where distances change by the same amount. For the search for runs, which uses an
 //! [`Alignment`].
 
-use super::alignment::Alignment;
 use crate::deflate::Token;
+use crate::inside::wire::alignment::Alignment;
 
 /// Tokens examined to see whether distances change by the same amount.
-pub(super) const SEEN: usize = 96;
+pub(in crate::inside) const SEEN: usize = 96;
 /// Tokens that show whether examining more is worthwhile.
 const SOON: usize = 24;
 /// Copies whose distances a bend must correct.
 const WORTH_BENDING: i32 = 3;
 
 /// Bytes that tokens inflate to.
-pub(super) fn inflated(tokens: &[Token]) -> u64 {
+pub(in crate::inside) fn inflated(tokens: &[Token]) -> u64 {
     tokens.iter().map(|token| u64::from(token.len())).sum()
 }
 
 /// How many tokens of a block are what those of a source are expected to become.
-pub(super) fn follow(alignment: &mut Alignment, here: &[Token], there: &[Token]) -> usize {
+pub(in crate::inside) fn follow(
+    alignment: &mut Alignment,
+    here: &[Token],
+    there: &[Token],
+) -> usize {
     let mut same = 0;
     let most = here.len().min(there.len());
     while same < most && alignment.is_bent() {
@@ -35,7 +39,11 @@ pub(super) fn follow(alignment: &mut Alignment, here: &[Token], there: &[Token])
 
 /// The bend that corrects most distances, if the first distance is not as expected and others
 /// change by the same amount: its distance back, and the change.
-pub(super) fn bend(alignment: &Alignment, here: &[Token], there: &[Token]) -> Option<(u32, i32)> {
+pub(in crate::inside) fn bend(
+    alignment: &Alignment,
+    here: &[Token],
+    there: &[Token],
+) -> Option<(u32, i32)> {
     let change_of = |at: &Alignment, here: Token, there: Token| {
         here.distance() as i32 - at.expected(there).distance() as i32
     };

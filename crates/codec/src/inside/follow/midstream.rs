@@ -1,10 +1,10 @@
 //! Finds a block of deflate or zstd in a stream whose beginning was not sent: a range of a file, a
 //! download that was resumed.
 
-use super::budget;
-use super::frames::BLOCK_HEADER;
-use super::piece::Piece;
 use crate::deflate::{BitReader, Code, Lengths, Stop};
+use crate::inside::budget;
+use crate::inside::follow::frames::BLOCK_HEADER;
+use crate::inside::follow::piece::Piece;
 use crate::zstd_block;
 
 /// Bytes of a flow searched for deflate, at most. Most compressors begin a block every 10 to 60 KB.
@@ -32,7 +32,7 @@ const TOKENS: usize = 64;
 
 /// The search in the compressed content of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Middles {
+pub(in crate::inside) struct Middles {
     /// Bytes that were searched.
     searched: usize,
     /// Blocks that were found, of deflate and of zstd.
@@ -41,7 +41,7 @@ pub(super) struct Middles {
 }
 
 /// Where a block begins.
-pub(super) enum Middle {
+pub(in crate::inside) enum Middle {
     /// At this bit.
     Deflate(u64),
     /// At this byte.
@@ -51,7 +51,12 @@ pub(super) enum Middle {
 impl Middles {
     /// Searches a piece from `bit` on, as far as the flow may be searched. Adds what it takes to
     /// `work`.
-    pub(super) fn find(&mut self, piece: &Piece<'_>, bit: u64, work: &mut u64) -> Option<Middle> {
+    pub(in crate::inside) fn find(
+        &mut self,
+        piece: &Piece<'_>,
+        bit: u64,
+        work: &mut u64,
+    ) -> Option<Middle> {
         let (data, first) = (piece.data, (bit / 8) as usize);
         data.len().checked_sub(first).filter(|&len| len >= SHORTEST)?;
         let end_of = |most: usize, found: u8| {

@@ -1,7 +1,7 @@
 //! Finds the sequences of a block in the sources.
 
-use super::super::sequences::{MAX_SHIFTS, Shifts, Sources, shift_at};
 use super::index::hash;
+use crate::inside::wire::sequences::{MAX_SHIFTS, Shifts, Sources, shift_at};
 use crate::zstd_block::Sequence;
 
 /// Sequences that must agree to begin a run.

@@ -1,25 +1,25 @@
 //! Looks inside the deflate streams and zstd frames of flows, block by block.
 
-use super::Place;
-use super::alignment::Alignment;
-use super::budget::{self, Budget, Budgets};
-use super::copies::{Copies, Cursor};
-use super::index::{Stretch, TokenIndex};
-use super::literals::LiteralMap;
-use super::names::Names;
-use super::opened::{Opened, Part, Spot};
-use super::opener::{OPENER_MEMORY, Opener};
-use super::passed::Passed;
-use super::plan::{Plan, Step, describe, sources};
-use super::search::{Ahead, MAX_OPERATIONS, Search};
-use super::section::{Expander, MAX_SOURCES};
-use super::streams::StreamCounts;
-use super::work::Work;
-use super::worth::{Worth, gather, matched_bytes};
-use super::zstd::{self, Zstd};
 use crate::deflate::SLACK;
 use crate::encoder::looks_compressible;
 use crate::entropy::Operation;
+use crate::inside::Place;
+use crate::inside::budget::{self, Budget, Budgets};
+use crate::inside::follow::opened::{Opened, Part, Spot};
+use crate::inside::follow::opener::{OPENER_MEMORY, Opener};
+use crate::inside::follow::passed::Passed;
+use crate::inside::follow::streams::StreamCounts;
+use crate::inside::search::copies::{Copies, Cursor};
+use crate::inside::search::index::{Stretch, TokenIndex};
+use crate::inside::search::literals::LiteralMap;
+use crate::inside::search::names::Names;
+use crate::inside::search::plan::{Plan, Step, describe, sources};
+use crate::inside::search::tokens::{Ahead, MAX_OPERATIONS, Search};
+use crate::inside::search::worth::{Worth, gather, matched_bytes};
+use crate::inside::search::zstd::{self, Zstd};
+use crate::inside::wire::alignment::Alignment;
+use crate::inside::wire::section::{Expander, MAX_SOURCES};
+use crate::inside::wire::work::Work;
 use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
@@ -29,7 +29,7 @@ const MAX_FLOWS: usize = 32;
 /// Matches within deflate streams are kept from this length on.
 const SHORT: u32 = 256;
 /// Fewest bytes that may be left of a match.
-pub(super) const LEAST_LEFT: u32 = 32;
+pub(in crate::inside) const LEAST_LEFT: u32 = 32;
 /// Fewest bytes that a plan must save.
 const MIN_SAVED: usize = 32;
 

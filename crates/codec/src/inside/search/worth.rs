@@ -5,9 +5,9 @@
 //! literals shrink to a quarter, and those of a plan do not, since they have lost their place in a
 //! byte. There the two are compressed, and compared.
 
-use super::Place;
-use super::plan::Plan;
 use crate::entropy::Price;
+use crate::inside::Place;
+use crate::inside::search::plan::Plan;
 use crate::log::Log;
 use crate::matcher::Match;
 
@@ -23,27 +23,27 @@ const DOUBT: usize = 12;
 
 /// Compares a plan with what it replaces.
 #[derive(Debug, Default)]
-pub(super) struct Worth {
+pub(in crate::inside) struct Worth {
     price: Price,
     literals: Vec<u8>,
     /// Bytes compressed to tell, so far.
-    pub(super) work: u64,
+    pub(in crate::inside) work: u64,
 }
 
 impl Worth {
     /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.price.memory() + self.literals.capacity()
     }
 
     /// Upper bound of the memory in bytes for blocks of `max_block` bytes.
-    pub(super) fn most_memory(max_block: usize) -> usize {
+    pub(in crate::inside) fn most_memory(max_block: usize) -> usize {
         Price::most_memory().saturating_add(2 * max_block)
     }
 
     /// Gives up a plan that saves nothing of a block, and takes `whole` for its matches. Sets what it
     /// saves.
-    pub(super) fn check(
+    pub(in crate::inside) fn check(
         &mut self,
         &Place { log, offset, .. }: &Place<'_>,
         block: &[u8],
@@ -63,7 +63,7 @@ impl Worth {
 
     /// Bytes that `plan` with its `matches` saves of a block at `offset`, which may refer to `floor`
     /// and above, where `whole` are the matches without the plan. `contents` are the plan's sources.
-    pub(super) fn saved(
+    pub(in crate::inside) fn saved(
         &mut self,
         log: &Log,
         block: &[u8],
@@ -94,7 +94,7 @@ impl Worth {
 }
 
 /// Copies what of a block is in no match to `out`.
-pub(super) fn gather(block: &[u8], matches: &[Match], out: &mut Vec<u8>) {
+pub(in crate::inside) fn gather(block: &[u8], matches: &[Match], out: &mut Vec<u8>) {
     out.clear();
     let mut done = 0;
     for found in matches {
@@ -104,6 +104,6 @@ pub(super) fn gather(block: &[u8], matches: &[Match], out: &mut Vec<u8>) {
     out.extend_from_slice(&block[done..]);
 }
 
-pub(super) fn matched_bytes(matches: &[Match]) -> usize {
+pub(in crate::inside) fn matched_bytes(matches: &[Match]) -> usize {
     matches.iter().map(|found| found.len as usize).sum()
 }

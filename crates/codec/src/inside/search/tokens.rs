@@ -1,16 +1,16 @@
 //! The search for runs of tokens that the log already has.
 
-use super::alignment::Alignment;
-use super::bends::{SEEN, bend, follow, inflated};
-use super::budget;
-use super::copies::{Copies, Cursor};
-use super::index::{Stretch, TokenIndex};
-use super::literals::LiteralMap;
-use super::names::Names;
-use super::opened::{Opened, Part};
-use super::plan::{Described, Step};
-use super::rolling::{Rolling, WINDOW};
 use crate::deflate::{BitReader, Code, Token};
+use crate::inside::budget;
+use crate::inside::follow::opened::{Opened, Part};
+use crate::inside::search::bends::{SEEN, bend, follow, inflated};
+use crate::inside::search::copies::{Copies, Cursor};
+use crate::inside::search::index::{Stretch, TokenIndex};
+use crate::inside::search::literals::LiteralMap;
+use crate::inside::search::names::Names;
+use crate::inside::search::plan::{Described, Step};
+use crate::inside::search::rolling::{Rolling, WINDOW};
+use crate::inside::wire::alignment::Alignment;
 use crate::log::Log;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ const REACH: usize = 15;
 /// Tokens that must agree to resume there.
 const AGREE: usize = 4;
 /// Most operations of a block.
-pub(super) const MAX_OPERATIONS: usize = 4 << 10;
+pub(in crate::inside) const MAX_OPERATIONS: usize = 4 << 10;
 
 /// A place at which a run can resume.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(in crate::inside) struct Source<'a> {
     code: Arc<Code>,
     described: Described,
     stretch: Stretch,
@@ -53,7 +53,7 @@ pub(super) struct Source<'a> {
 
 /// Tokens of a source. Kept between sources for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(in crate::inside) struct Ahead {
     tokens: Vec<Token>,
     /// Start of each token, and end of the last, relative to the source's origin.
     bits: Vec<u32>,
@@ -61,12 +61,12 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.tokens.capacity() * size_of::<Token>() + self.bits.capacity() * size_of::<u32>()
     }
 
     /// Upper bound of the memory in bytes.
-    pub(super) const MEMORY: usize =
+    pub(in crate::inside) const MEMORY: usize =
         2 * (2 * AHEAD + KEPT + 1) * (size_of::<Token>() + size_of::<u32>());
 }
 
@@ -79,7 +79,7 @@ const SKIPPED: usize = 16;
 const KEPT: usize = MOVED_IN_A_ROW + 1;
 
 impl Source<'_> {
-    pub(super) fn into_ahead(self) -> Ahead {
+    pub(in crate::inside) fn into_ahead(self) -> Ahead {
         self.ahead
     }
 
@@ -149,31 +149,31 @@ impl Source<'_> {
     }
 }
 
-pub(super) struct Search<'a> {
-    pub(super) log: &'a Log,
-    pub(super) index: &'a mut TokenIndex,
-    pub(super) copies: &'a Copies,
-    pub(super) cursor: Cursor,
-    pub(super) key: u64,
-    pub(super) offset: u64,
-    pub(super) floor: u64,
-    pub(super) opened: &'a Opened,
-    pub(super) steps: &'a mut Vec<Step>,
-    pub(super) anchors: &'a mut Vec<(u32, u64)>,
-    pub(super) source: Option<Source<'a>>,
-    pub(super) spare: Ahead,
+pub(in crate::inside) struct Search<'a> {
+    pub(in crate::inside) log: &'a Log,
+    pub(in crate::inside) index: &'a mut TokenIndex,
+    pub(in crate::inside) copies: &'a Copies,
+    pub(in crate::inside) cursor: Cursor,
+    pub(in crate::inside) key: u64,
+    pub(in crate::inside) offset: u64,
+    pub(in crate::inside) floor: u64,
+    pub(in crate::inside) opened: &'a Opened,
+    pub(in crate::inside) steps: &'a mut Vec<Step>,
+    pub(in crate::inside) anchors: &'a mut Vec<(u32, u64)>,
+    pub(in crate::inside) source: Option<Source<'a>>,
+    pub(in crate::inside) spare: Ahead,
     /// Codes that the steps name.
-    pub(super) names: &'a mut Names,
-    pub(super) alignment: Alignment,
+    pub(in crate::inside) names: &'a mut Names,
+    pub(in crate::inside) alignment: Alignment,
     /// Work that it took: see [`budget`].
-    pub(super) work: u64,
+    pub(in crate::inside) work: u64,
     /// Bits saved.
-    pub(super) saved: u64,
+    pub(in crate::inside) saved: u64,
 }
 
 impl<'a> Search<'a> {
     /// Records the fingerprints of tokens.
-    pub(super) fn note(&mut self, tokens: Range<usize>) {
+    pub(in crate::inside) fn note(&mut self, tokens: Range<usize>) {
         let mut rolling = Rolling::default();
         for at in tokens {
             if let Some(fingerprint) = rolling.push(self.opened.tokens[at], self.key) {
@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds the runs of a range of the tokens of a part.
-    pub(super) fn part(
+    pub(in crate::inside) fn part(
         &mut self,
         described: Described,
         literals: &LiteralMap<'_>,

@@ -9,7 +9,7 @@ const MOST: usize = 1 << 12;
 /// Content of the log that was found entirely as bytes, so that it was not opened, and the place of
 /// its first copy, which was. Ascending and disjoint.
 #[derive(Debug, Default)]
-pub(super) struct Copies(VecDeque<Copy>);
+pub(in crate::inside) struct Copies(VecDeque<Copy>);
 
 #[derive(Debug)]
 struct Copy {
@@ -25,14 +25,14 @@ const SCANS: usize = 64;
 
 /// The copy found last, and the scans that are left.
 #[derive(Debug)]
-pub(super) struct Cursor {
+pub(in crate::inside) struct Cursor {
     nth: usize,
     scans: usize,
 }
 
 impl Cursor {
     /// Whether there was a copy that cannot be used: the next lookup scans all.
-    pub(super) fn forget(&mut self) -> bool {
+    pub(in crate::inside) fn forget(&mut self) -> bool {
         std::mem::replace(&mut self.nth, usize::MAX) != usize::MAX
     }
 }
@@ -45,16 +45,16 @@ impl Default for Cursor {
 
 impl Copies {
     /// Upper bound of the memory in bytes.
-    pub(super) const MEMORY: usize = 2 * MOST * size_of::<Copy>();
+    pub(in crate::inside) const MEMORY: usize = 2 * MOST * size_of::<Copy>();
 
     /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.0.capacity() * size_of::<Copy>()
     }
 
     /// End of the first copy of the content that ends at `end`, and how many bytes before it are
     /// equal there.
-    pub(super) fn origin(&self, end: u64) -> (u64, u64) {
+    pub(in crate::inside) fn origin(&self, end: u64) -> (u64, u64) {
         let after = self.0.partition_point(|copy| copy.content.start < end);
         match after.checked_sub(1).map(|nth| &self.0[nth]) {
             Some(copy) if end <= copy.content.end => {
@@ -65,7 +65,7 @@ impl Copies {
     }
 
     /// Adds content above all others, whose first copy ends at `origin` and is at least as long.
-    pub(super) fn add(&mut self, content: Range<u64>, origin: u64, key: u64) {
+    pub(in crate::inside) fn add(&mut self, content: Range<u64>, origin: u64, key: u64) {
         let len = content.end - content.start;
         debug_assert!(len <= origin);
         if let Some(last) = self.0.back_mut()
@@ -84,7 +84,7 @@ impl Copies {
 
     /// For content whose first copy is at `range`, the newest copy that the same domain sent: its
     /// distance above the first one, and the end of the first one.
-    pub(super) fn newest(
+    pub(in crate::inside) fn newest(
         &self,
         range: &Range<u64>,
         key: u64,
@@ -104,7 +104,7 @@ impl Copies {
 
     /// The place of content whose first copy is at `range`: the first copy if it may be referred
     /// to, otherwise the newest copy that may be.
-    pub(super) fn held(
+    pub(in crate::inside) fn held(
         &self,
         range: &Range<u64>,
         key: u64,
@@ -123,7 +123,7 @@ impl Copies {
     }
 
     /// Forgets content at `offset` and above.
-    pub(super) fn rewind(&mut self, offset: u64) {
+    pub(in crate::inside) fn rewind(&mut self, offset: u64) {
         while self.0.back().is_some_and(|last| last.content.end > offset) {
             self.0.pop_back();
         }

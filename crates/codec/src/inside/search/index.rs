@@ -1,12 +1,12 @@
 //! An index of the tokens in the log: fingerprints of runs of tokens, and the codes they are
 //! written with.
 
-use super::copies::{Copies, Cursor};
-use super::domains::Domains;
-use super::opened::Spot;
-use super::opener::fixed;
 use crate::deflate::{BitReader, Code};
 use crate::error::ConfigError;
+use crate::inside::domains::Domains;
+use crate::inside::follow::opened::Spot;
+use crate::inside::follow::opener::fixed;
+use crate::inside::search::copies::{Copies, Cursor};
 use crate::log::Log;
 use oncewire_kernels::Pages;
 use std::collections::VecDeque;
@@ -35,20 +35,20 @@ const MAX_DOMAINS: usize = 1024;
 
 /// Consecutive tokens of one code in the log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(in crate::inside) struct Stretch {
     /// In bits of the log.
-    pub(super) first: u64,
-    pub(super) end: u64,
+    pub(in crate::inside) first: u64,
+    pub(in crate::inside) end: u64,
     /// The description of the code; `None` for the fixed one.
-    pub(super) header: Option<(u64, u64)>,
+    pub(in crate::inside) header: Option<(u64, u64)>,
     /// Ordinal of the next stretch of the same domain; 0 if unknown.
-    pub(super) next: u64,
+    pub(in crate::inside) next: u64,
 }
 
 impl Stretch {
     /// The newest copy of this stretch, if it has the description of the code and everything from
     /// there to bit `at`; and its distance above this one in bits.
-    pub(super) fn newest(
+    pub(in crate::inside) fn newest(
         self,
         at: u64,
         copies: &Copies,
@@ -67,17 +67,17 @@ impl Stretch {
 
 /// A position among the tokens of a block.
 #[derive(Debug)]
-pub(super) struct Among {
-    pub(super) code: Arc<Code>,
-    pub(super) spot: Spot,
-    pub(super) is_last: bool,
+pub(in crate::inside) struct Among {
+    pub(in crate::inside) code: Arc<Code>,
+    pub(in crate::inside) spot: Spot,
+    pub(in crate::inside) is_last: bool,
     /// Bit of the log at which a token begins.
-    pub(super) bit: u64,
+    pub(in crate::inside) bit: u64,
 }
 
 /// The index. Allocated when the first stream is opened.
 #[derive(Debug)]
-pub(super) struct TokenIndex {
+pub(in crate::inside) struct TokenIndex {
     /// The position, and in the upper bits a part of the fingerprint. 0 is empty.
     table: Pages<u64>,
     mask: u64,
@@ -93,7 +93,7 @@ pub(super) struct TokenIndex {
     /// Ordinal of the last stretch of each domain; 0 if there is none.
     last: Domains<u64, MAX_DOMAINS>,
     /// Codes that were read from the log again.
-    pub(super) built: u64,
+    pub(in crate::inside) built: u64,
     /// The last codes used, by the first bit of their description; the newest is last.
     ready: Vec<(u64, Arc<Code>)>,
 }
@@ -109,7 +109,7 @@ fn most_stretches(capacity: u64) -> usize {
 }
 
 impl TokenIndex {
-    pub(super) fn new(capacity: u64) -> Result<TokenIndex, ConfigError> {
+    pub(in crate::inside) fn new(capacity: u64) -> Result<TokenIndex, ConfigError> {
         let entries = entries(capacity) as usize;
         let table = Pages::zeroed(entries).map_err(|source| ConfigError::Memory {
             bytes: entries * 8,
@@ -130,7 +130,7 @@ impl TokenIndex {
     }
 
     /// Upper bound of the memory in bytes for a log of `capacity` bytes.
-    pub(super) fn most_memory(capacity: u64) -> usize {
+    pub(in crate::inside) fn most_memory(capacity: u64) -> usize {
         usize::try_from(entries(capacity) * 8)
             .unwrap_or(usize::MAX)
             .saturating_add(most_stretches(capacity).saturating_mul(2 * size_of::<Stretch>()))
@@ -140,7 +140,7 @@ impl TokenIndex {
     }
 
     /// Memory in bytes as of now.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         self.table.len() * 8
             + self.noted.capacity() * size_of::<(u64, u64)>()
             + self.stretches.capacity() * size_of::<Stretch>()
@@ -150,7 +150,7 @@ impl TokenIndex {
     }
 
     /// The newest position with this fingerprint, in bits of the log, for a block at `offset`.
-    pub(super) fn find(&self, fingerprint: u64, offset: u64) -> Option<u64> {
+    pub(in crate::inside) fn find(&self, fingerprint: u64, offset: u64) -> Option<u64> {
         let entry = self.table[(fingerprint & self.mask) as usize];
         if entry == 0 || (entry ^ fingerprint) >> POSITION_BITS != 0 {
             return None;
@@ -162,7 +162,7 @@ impl TokenIndex {
     }
 
     /// Records a fingerprint of the current block. [`TokenIndex::settle`] adds it to the table.
-    pub(super) fn note(&mut self, fingerprint: u64, position: u64) {
+    pub(in crate::inside) fn note(&mut self, fingerprint: u64, position: u64) {
         if self.noted.len() < MOST_NOTED {
             self.noted.push((fingerprint, position));
         } else {
@@ -171,7 +171,7 @@ impl TokenIndex {
     }
 
     /// Ends the block: its fingerprints can be found from now on.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::inside) fn settle(&mut self) {
         let mut noted = std::mem::take(&mut self.noted);
         for (fingerprint, position) in noted.drain(..) {
             self.insert(fingerprint, position);
@@ -186,7 +186,12 @@ impl TokenIndex {
 
     /// Adds a stretch of a domain, above all others. `is_own` tells whether a range of the log has
     /// nothing of other domains.
-    pub(super) fn add(&mut self, stretch: Stretch, key: u64, is_own: impl Fn(&Range<u64>) -> bool) {
+    pub(in crate::inside) fn add(
+        &mut self,
+        stretch: Stretch,
+        key: u64,
+        is_own: impl Fn(&Range<u64>) -> bool,
+    ) {
         debug_assert!(self.stretches.back().is_none_or(|last| last.end <= stretch.first));
         // A token that lies in two blocks belongs to neither stretch, but can still be read.
         if let Some(last) = self.stretches.back_mut()
@@ -212,7 +217,7 @@ impl TokenIndex {
     }
 
     /// Forgets content at `offset` and above.
-    pub(super) fn rewind(&mut self, offset: u64) {
+    pub(in crate::inside) fn rewind(&mut self, offset: u64) {
         let limit = offset * 8;
         while self.stretches.back().is_some_and(|last| last.end > limit) {
             self.stretches.pop_back();
@@ -224,19 +229,19 @@ impl TokenIndex {
     }
 
     /// The stretch around a bit of the log.
-    pub(super) fn around(&self, bit: u64) -> Option<Stretch> {
+    pub(in crate::inside) fn around(&self, bit: u64) -> Option<Stretch> {
         let nth = self.stretches.partition_point(|stretch| stretch.first <= bit).checked_sub(1)?;
         Some(self.stretches[nth]).filter(|stretch| bit < stretch.end)
     }
 
     /// The next stretch of the same domain, whatever stretches of others lie between.
-    pub(super) fn behind(&self, stretch: &Stretch) -> Option<Stretch> {
+    pub(in crate::inside) fn behind(&self, stretch: &Stretch) -> Option<Stretch> {
         let nth = stretch.next.checked_sub(self.first)?;
         self.stretches.get(usize::try_from(nth).ok()?).copied()
     }
 
     /// Bytes of a range of the log that are known to be tokens.
-    pub(super) fn tokens_in(&self, range: Range<u64>) -> u64 {
+    pub(in crate::inside) fn tokens_in(&self, range: Range<u64>) -> u64 {
         let (first, end) = (range.start * 8, range.end * 8);
         let nth = self.stretches.partition_point(|stretch| stretch.end <= first);
         let within = self.stretches.range(nth..).take_while(|stretch| stretch.first < end);
@@ -244,7 +249,7 @@ impl TokenIndex {
     }
 
     /// Keeps a code in memory that was read from a header at bit `at` of the log.
-    pub(super) fn keep(&mut self, at: u64, code: &Arc<Code>) {
+    pub(in crate::inside) fn keep(&mut self, at: u64, code: &Arc<Code>) {
         if self.ready.len() == READY {
             self.ready.remove(0);
         }
@@ -254,7 +259,7 @@ impl TokenIndex {
     /// The last place before the byte at `source` that is known to be among tokens, if the log, or
     /// else the newest copy, still has everything from there on; and the byte that corresponds to
     /// `source` there.
-    pub(super) fn tokens_before(
+    pub(in crate::inside) fn tokens_before(
         &mut self,
         log: &Log,
         source: u64,
@@ -307,7 +312,12 @@ impl TokenIndex {
 
     /// The code of a stretch. The log must still hold its description, for a block that may refer
     /// to `floor` and above.
-    pub(super) fn code(&mut self, log: &Log, stretch: &Stretch, floor: u64) -> Option<Arc<Code>> {
+    pub(in crate::inside) fn code(
+        &mut self,
+        log: &Log,
+        stretch: &Stretch,
+        floor: u64,
+    ) -> Option<Arc<Code>> {
         let Some((start, end)) = stretch.header else { return Some(Arc::clone(fixed())) };
         let extent = log.extent(start / 8, floor)?;
         if end > extent.end * 8 {
@@ -329,7 +339,7 @@ impl TokenIndex {
 
 impl Spot {
     /// The description of a stretch's code; `None` if nothing can refer to it.
-    pub(super) fn header(self) -> Option<Option<(u64, u64)>> {
+    pub(in crate::inside) fn header(self) -> Option<Option<(u64, u64)>> {
         match self {
             Spot::Fixed => Some(None),
             Spot::Log(start, end) => Some(Some((start, end))),

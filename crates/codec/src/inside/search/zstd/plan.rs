@@ -1,18 +1,18 @@
 //! Plans for the zstd blocks that ended in a block.
 
-use super::super::Place;
-use super::super::budget::unpacking;
-use super::super::copies::Cursor;
-use super::super::find::LEAST_LEFT;
-use super::super::plan::Plan;
-use super::super::sequences::{
-    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
-};
-use super::super::work::{LITERAL, SEQUENCE, Work};
-use super::super::worth::matched_bytes;
 use super::index::{Index, Named, Names, Noted, Rolling, UNKNOWN, describe, fingerprints};
 use super::runs::{self, AGREE, Search, length, note_shift};
 use super::{Flow, Parts, Target, Zstd};
+use crate::inside::Place;
+use crate::inside::budget::unpacking;
+use crate::inside::search::copies::Cursor;
+use crate::inside::search::find::LEAST_LEFT;
+use crate::inside::search::plan::Plan;
+use crate::inside::search::worth::matched_bytes;
+use crate::inside::wire::sequences::{
+    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
+};
+use crate::inside::wire::work::{LITERAL, SEQUENCE, Work};
 use crate::log::Log;
 use crate::matcher::Match;
 use crate::zstd_block::{self, Tables};

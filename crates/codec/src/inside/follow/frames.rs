@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 /// Magic number of a frame.
-pub(super) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+pub(in crate::inside) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Bytes of the header of a block.
-pub(super) const BLOCK_HEADER: usize = 3;
+pub(in crate::inside) const BLOCK_HEADER: usize = 3;
 /// Most pieces of a block in the log; a block with more is ignored.
 const MAX_PIECES: usize = 8;
 
@@ -14,7 +14,7 @@ const MAX_ENDED: usize = 1 << 9;
 
 /// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::inside) enum Kind {
     /// Raw or RLE: it regenerates this many bytes.
     Plain(u32),
     Compressed,
@@ -22,32 +22,32 @@ pub(super) enum Kind {
 
 /// A complete block of a zstd frame.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(in crate::inside) struct Block {
     /// Its pieces in the log; empty if there are too many.
-    pub(super) pieces: Vec<Range<u64>>,
-    pub(super) kind: Kind,
+    pub(in crate::inside) pieces: Vec<Range<u64>>,
+    pub(in crate::inside) kind: Kind,
     /// It is the first of its frame, or the first that was found.
-    pub(super) is_first: bool,
+    pub(in crate::inside) is_first: bool,
     /// It is the last one.
-    pub(super) is_last: bool,
+    pub(in crate::inside) is_last: bool,
     /// Its frame ends with a checksum.
-    pub(super) has_checksum: bool,
+    pub(in crate::inside) has_checksum: bool,
 }
 
 impl Block {
     /// Memory in bytes of the blocks that end in a block of the codec, at most.
-    pub(super) const MOST_MEMORY: usize =
+    pub(in crate::inside) const MOST_MEMORY: usize =
         2 * MAX_ENDED * (size_of::<Block>() + 2 * MAX_PIECES * size_of::<Range<u64>>());
 
     /// Memory in bytes.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::inside) fn memory(&self) -> usize {
         size_of::<Block>() + self.pieces.capacity() * size_of::<Range<u64>>()
     }
 }
 
 /// Position in a frame.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(in crate::inside) enum Step {
     Header,
     BlockHeader,
     /// In a block with this many bytes left.
@@ -61,8 +61,8 @@ pub(super) enum Step {
 
 /// Position of a flow in a zstd frame.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) step: Step,
+pub(in crate::inside) struct Frame {
+    pub(in crate::inside) step: Step,
     has_checksum: bool,
     is_first: bool,
     /// Pieces of the current block so far.
@@ -70,7 +70,7 @@ pub(super) struct Frame {
 }
 
 /// Result of a step.
-pub(super) enum Next {
+pub(in crate::inside) enum Next {
     /// Continue after this many bytes.
     At(usize),
     /// This many bytes were used, and more are needed.
@@ -100,7 +100,7 @@ fn header_len(data: &[u8]) -> Option<usize> {
 }
 
 /// Whether a frame may begin with these bytes, which may be incomplete.
-pub(super) fn may_begin(data: &[u8]) -> bool {
+pub(in crate::inside) fn may_begin(data: &[u8]) -> bool {
     let is_magic = data.iter().zip(MAGIC).all(|(&byte, of)| byte == of);
     // The reserved bit, and dictionaries, whose tables are unknown.
     is_magic && data.get(4).is_none_or(|descriptor| descriptor & 0b1011 == 0)
@@ -110,7 +110,7 @@ impl Frame {
     /// Where a block of the codec ends best that holds the first `most` bytes of `content`, which
     /// follow in the frame: where the block of zstd begins that would be divided, if the next block
     /// of the codec can hold all of that. `None` if none is divided, as far as can be told.
-    pub(super) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
+    pub(in crate::inside) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
         let (mut at, mut has_checksum) = (0, self.has_checksum);
         // Where a frame begins, or went on, its next header is found.
         let begin = |at: usize| {
@@ -143,13 +143,13 @@ impl Frame {
     }
 
     /// At the header of a block in a frame whose beginning was not sent.
-    pub(super) fn middle() -> Frame {
+    pub(in crate::inside) fn middle() -> Frame {
         // A checksum is skipped like anything else between two frames.
         Frame { step: Step::BlockHeader, ..Frame::default() }
     }
 
     /// In a compressed block of which `before` in the log has been seen and `left` bytes follow.
-    pub(super) fn within(
+    pub(in crate::inside) fn within(
         before: Range<u64>,
         left: usize,
         is_last: bool,
@@ -164,7 +164,12 @@ impl Frame {
     }
 
     /// Continues with `data`, at `at` in the log. Appends completed blocks to `blocks`.
-    pub(super) fn step(&mut self, data: &[u8], at: u64, blocks: &mut Vec<Block>) -> Next {
+    pub(in crate::inside) fn step(
+        &mut self,
+        data: &[u8],
+        at: u64,
+        blocks: &mut Vec<Block>,
+    ) -> Next {
         match &mut self.step {
             Step::Header => {
                 if !may_begin(data) {

@@ -1,8 +1,8 @@
 //! Plans: literals as operations on tokens of the log.
 
-use super::section::{ALIGNED_BITS, MAX_SOURCES};
 use crate::deflate::{BitReader, BitWriter, copy_bits};
 use crate::entropy::{CodeAt, Operation};
+use crate::inside::wire::section::{ALIGNED_BITS, MAX_SOURCES};
 use crate::log::Log;
 use crate::matcher::Match;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Plan {
     }
 
     /// What the sources are.
-    pub(super) fn contents<'a>(&self, log: &'a Log) -> Vec<&'a [u8]> {
+    pub(in crate::inside) fn contents<'a>(&self, log: &'a Log) -> Vec<&'a [u8]> {
         let end = |source: &Match| source.source + u64::from(source.len);
         self.sources.iter().map(|source| log.read(source.source..end(source))).collect()
     }
@@ -55,7 +55,7 @@ impl Plan {
 
 /// A code and where it is described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Described {
+pub(in crate::inside) enum Described {
     Fixed,
     /// A range of bits of the log.
     Log(u64, u64),
@@ -65,7 +65,7 @@ pub(super) enum Described {
 
 /// An operation whose positions are not final yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(in crate::inside) enum Step {
     /// Tokens of a code begin at this bit of the literals.
     Part {
         at: u64,
@@ -104,25 +104,25 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) fn jump(gap: u32, gap_bits: u32, code: Described, at: u64) -> Step {
+    pub(in crate::inside) fn jump(gap: u32, gap_bits: u32, code: Described, at: u64) -> Step {
         Step::Jump { gap, gap_bits, code, at, run: 0, run_bits: 0, source_end: 0 }
     }
 
-    pub(super) fn near(gap: u32, gap_bits: u32, skip: u8) -> Step {
+    pub(in crate::inside) fn near(gap: u32, gap_bits: u32, skip: u8) -> Step {
         Step::Near { gap, gap_bits, skip, run: 0, run_bits: 0, source_end: 0 }
     }
 
-    pub(super) fn moved(change: i32) -> Step {
+    pub(in crate::inside) fn moved(change: i32) -> Step {
         Step::Moved { change, run: 0, run_bits: 0, source_end: 0 }
     }
 
-    pub(super) fn bend(back: u32, change: i32) -> Step {
+    pub(in crate::inside) fn bend(back: u32, change: i32) -> Step {
         Step::Bend { back, change, run: 0, run_bits: 0, source_end: 0 }
     }
 
     /// Completes the step with its run: `tokens` tokens, `bits` bits covered in total, and the bit
     /// of the source after it.
-    pub(super) fn finish(mut self, tokens: u32, bits: u64, end: u64) -> Step {
+    pub(in crate::inside) fn finish(mut self, tokens: u32, bits: u64, end: u64) -> Step {
         if let Step::Near { run, run_bits, source_end, .. }
         | Step::Jump { run, run_bits, source_end, .. }
         | Step::Moved { run, run_bits, source_end, .. }
@@ -137,7 +137,13 @@ impl Step {
 /// The pieces of the log that steps refer to, for a block at `offset` that may refer to `floor` and
 /// above; none if there are too many. Pieces are joined only within content of one domain: bytes
 /// between them are named, too, and shift the positions of all later pieces.
-pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &mut Vec<Match>) {
+pub(in crate::inside) fn sources(
+    steps: &[Step],
+    log: &Log,
+    offset: u64,
+    floor: u64,
+    out: &mut Vec<Match>,
+) {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut add = |start: u64, end: u64| ranges.push(start / 8..end.div_ceil(8));
     let mut from = 0;
@@ -185,7 +191,11 @@ pub(super) fn sources(steps: &[Step], log: &Log, offset: u64, floor: u64, out: &
 
 /// Writes the operations and the residual of a plan whose sources are known. Returns the length of
 /// the residual.
-pub(super) fn describe(steps: &[Step], literals: &[u8], plan: &mut Plan) -> Option<usize> {
+pub(in crate::inside) fn describe(
+    steps: &[Step],
+    literals: &[u8],
+    plan: &mut Plan,
+) -> Option<usize> {
     let mut starts = Vec::with_capacity(plan.sources.len());
     let mut sum = 0;
     for source in &plan.sources {

@@ -1,23 +1,23 @@
 //! The literals of a block, and what describes their codes.
 
-use super::opened::Spot;
-use super::plan::Described;
+use crate::inside::follow::opened::Spot;
+use crate::inside::search::plan::Described;
 use crate::matcher::Match;
 use std::ops::Range;
 
 /// The bits of a block that are literals, and their positions among the literals.
-pub(super) struct LiteralMap<'a> {
+pub(in crate::inside) struct LiteralMap<'a> {
     matches: &'a [Match],
 }
 
 impl<'a> LiteralMap<'a> {
-    pub(super) fn new(matches: &'a [Match]) -> LiteralMap<'a> {
+    pub(in crate::inside) fn new(matches: &'a [Match]) -> LiteralMap<'a> {
         LiteralMap { matches }
     }
 
     /// For a bit of the block: the end of the run of literals that it is in, or the end of the
     /// match that it is in.
-    pub(super) fn run_around(&self, bit: u64) -> (Option<u64>, u64) {
+    pub(in crate::inside) fn run_around(&self, bit: u64) -> (Option<u64>, u64) {
         let byte = bit / 8;
         let after = self.matches.partition_point(|found| found.end() as u64 <= byte);
         match self.matches.get(after) {
@@ -28,7 +28,7 @@ impl<'a> LiteralMap<'a> {
     }
 
     /// The position among the literals of a literal bit of the block.
-    pub(super) fn place(&self, bit: u64) -> u64 {
+    pub(in crate::inside) fn place(&self, bit: u64) -> u64 {
         let before = self.matches.partition_point(|found| found.end() as u64 * 8 <= bit);
         let matched: u64 = self.matches[..before].iter().map(|found| u64::from(found.len)).sum();
         bit - matched * 8
@@ -36,7 +36,7 @@ impl<'a> LiteralMap<'a> {
 
     /// The position at which a frame at `offset` finds the description of a code. Never in content
     /// of others: its place among the sources would shift the positions of all of them.
-    pub(super) fn described(
+    pub(in crate::inside) fn described(
         &self,
         spot: Spot,
         offset: u64,

@@ -1,0 +1,7 @@
+//! The part of the format: the fields of transcoded literals, and how a decoder expands them. Knows no
+//! streams.
+
+pub(in crate::inside) mod alignment;
+pub(crate) mod section;
+pub(in crate::inside) mod sequences;
+pub(in crate::inside) mod work;
