@@ -33,6 +33,16 @@ pub(in crate::inside) struct Part {
     pub(in crate::inside) end_bit: u32,
 }
 
+/// A position among the tokens of a block.
+#[derive(Debug)]
+pub(in crate::inside) struct Among {
+    pub(in crate::inside) code: Arc<Code>,
+    pub(in crate::inside) spot: Spot,
+    pub(in crate::inside) is_last: bool,
+    /// Bit of the log at which a token begins.
+    pub(in crate::inside) bit: u64,
+}
+
 /// The deflate content of a block. Kept between blocks for its memory.
 #[derive(Debug, Default)]
 pub(in crate::inside) struct Opened {

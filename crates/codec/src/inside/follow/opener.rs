@@ -9,11 +9,10 @@ use crate::inside::follow::container::{
 };
 use crate::inside::follow::frames::{self, Frame};
 use crate::inside::follow::midstream::{Middle, Middles};
-use crate::inside::follow::opened::{BATCH, Opened, Part, Spot};
+use crate::inside::follow::opened::{Among, BATCH, Opened, Part, Spot};
 use crate::inside::follow::passed::Passed;
 use crate::inside::follow::piece::Piece;
 use crate::inside::follow::streams::{Carrier, StreamCounts};
-use crate::inside::search::index::Among;
 use std::ops::Range;
 use std::sync::Arc;
 

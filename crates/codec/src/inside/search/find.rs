@@ -15,7 +15,7 @@ use crate::inside::search::literals::LiteralMap;
 use crate::inside::search::names::Names;
 use crate::inside::search::plan::{Plan, Step, describe, sources};
 use crate::inside::search::tokens::{Ahead, MAX_OPERATIONS, Search};
-use crate::inside::search::worth::{Worth, gather, matched_bytes};
+use crate::inside::search::worth::{LEAST_LEFT, Worth, gather, matched_bytes};
 use crate::inside::search::zstd::{self, Zstd};
 use crate::inside::wire::alignment::Alignment;
 use crate::inside::wire::section::{Expander, MAX_SOURCES};
@@ -28,8 +28,6 @@ use std::ops::Range;
 const MAX_FLOWS: usize = 32;
 /// Matches within deflate streams are kept from this length on.
 const SHORT: u32 = 256;
-/// Fewest bytes that may be left of a match.
-pub(in crate::inside) const LEAST_LEFT: u32 = 32;
 /// Fewest bytes that a plan must save.
 const MIN_SAVED: usize = 32;
 

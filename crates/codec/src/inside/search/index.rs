@@ -4,7 +4,7 @@
 use crate::deflate::{BitReader, Code};
 use crate::error::ConfigError;
 use crate::inside::domains::Domains;
-use crate::inside::follow::opened::Spot;
+use crate::inside::follow::opened::{Among, Spot};
 use crate::inside::follow::opener::fixed;
 use crate::inside::search::copies::{Copies, Cursor};
 use crate::log::Log;
@@ -63,16 +63,6 @@ impl Stretch {
         let (first, end) = (at.min(self.end), self.end.min(end * 8));
         Some((Stretch { first: first + up, end: end + up, header, ..self }, up))
     }
-}
-
-/// A position among the tokens of a block.
-#[derive(Debug)]
-pub(in crate::inside) struct Among {
-    pub(in crate::inside) code: Arc<Code>,
-    pub(in crate::inside) spot: Spot,
-    pub(in crate::inside) is_last: bool,
-    /// Bit of the log at which a token begins.
-    pub(in crate::inside) bit: u64,
 }
 
 /// The index. Allocated when the first stream is opened.

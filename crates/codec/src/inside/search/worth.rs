@@ -11,6 +11,9 @@ use crate::inside::search::plan::Plan;
 use crate::log::Log;
 use crate::matcher::Match;
 
+/// Fewest bytes that may be left of a match.
+pub(in crate::inside) const LEAST_LEFT: u32 = 32;
+
 /// Bytes right before a block that its literals are compressed after.
 const RECENT: u64 = 32 << 10;
 /// Bytes of a match's descriptor, of an operation and of a source, about.

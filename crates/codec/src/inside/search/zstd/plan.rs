@@ -6,9 +6,8 @@ use super::{Flow, Parts, Target, Zstd};
 use crate::inside::Place;
 use crate::inside::budget::unpacking;
 use crate::inside::search::copies::Cursor;
-use crate::inside::search::find::LEAST_LEFT;
 use crate::inside::search::plan::Plan;
-use crate::inside::search::worth::matched_bytes;
+use crate::inside::search::worth::{LEAST_LEFT, matched_bytes};
 use crate::inside::wire::sequences::{
     MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
 };
