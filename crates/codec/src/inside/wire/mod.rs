@@ -2,6 +2,10 @@
 //! streams.
 
 pub(in crate::inside) mod alignment;
+mod clause;
 pub(crate) mod section;
 pub(in crate::inside) mod sequences;
 pub(in crate::inside) mod work;
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
 use crate::format::{put_position, take_position, varint};
 use crate::inside::wire::alignment::Alignment;
+use crate::inside::wire::clause::Clause;
 use crate::inside::wire::sequences::{self, Assembly};
 use crate::inside::wire::work::{CODE, DESCRIPTION, SINGLE, STEP, TOKEN, Work};
 use crate::log::Width;
@@ -24,10 +25,6 @@ const MAX_IDLE: u32 = 2;
 pub(crate) const ALIGNED_BITS: u64 = 64;
 
 const NAME: &str = "transcoded literals";
-
-fn broken() -> FrameError {
-    FrameError::Literals { method: "transcoded" }
-}
 
 /// The parts of a section of transcoded literals.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +186,7 @@ impl Codes {
         let oldest = self.known.iter().enumerate().min_by_key(|(_, known)| known.1);
         let nth = oldest.map_or(0, |(nth, _)| nth);
         self.known[nth] = (hash, 0);
-        self.built[nth].set(lengths).map_err(|_| broken())?;
+        self.built[nth].set(lengths).map_err(|_| Clause::Description)?;
         Ok(nth)
     }
 
@@ -323,14 +320,17 @@ impl Expander {
             }
             idle = if state.writer.position() == before { idle + 1 } else { 0 };
             if idle > MAX_IDLE {
-                return Err(broken());
+                return Err(Clause::Idle.into());
             }
         }
-        let left = state.end.checked_sub(state.writer.position()).ok_or_else(broken)?;
+        let left = state.end.checked_sub(state.writer.position()).ok_or(Clause::TooLong)?;
         state.copy(left)?;
         let read = state.residual.position().div_ceil(8);
-        if state.residual.is_past_end() || read != residual.len() as u64 {
-            return Err(broken());
+        if state.residual.is_past_end() {
+            return Err(Clause::ResidualEnd.into());
+        }
+        if read != residual.len() as u64 {
+            return Err(Clause::ResidualLeft.into());
         }
         out.truncate(len);
         Ok(())
@@ -361,18 +361,21 @@ struct State<'a, 'o> {
 impl<'a> State<'a, '_> {
     fn copy(&mut self, bits: u64) -> Result<(), FrameError> {
         if bits > self.end - self.writer.position().min(self.end) {
-            return Err(broken());
+            return Err(Clause::TooLong.into());
         }
         if bits >= ALIGNED_BITS {
             self.residual.align((self.writer.position() % 8) as u32);
         }
-        if copy_bits(&mut self.residual, &mut self.writer, bits) { Ok(()) } else { Err(broken()) }
+        // There is room for them.
+        copy_bits(&mut self.residual, &mut self.writer, bits)
+            .then_some(())
+            .ok_or_else(|| Clause::ResidualEnd.into())
     }
 
     /// The source that contains a bit, and the first bit of that source.
     fn source_of(&self, bit: u64) -> Result<(&'a [u8], u64), FrameError> {
         let nth = self.ends.partition_point(|&end| end <= bit);
-        let source = *self.sources.get(nth).ok_or_else(broken)?;
+        let source = *self.sources.get(nth).ok_or(Clause::SourceBit)?;
         Ok((source, self.ends[nth] - source.len() as u64 * 8))
     }
 
@@ -383,17 +386,17 @@ impl<'a> State<'a, '_> {
             CodeAt::Known(back) => {
                 let described = &self.codes.described;
                 let known = (described.len() as u64).checked_sub(back.saturating_add(1));
-                let known = described[known.ok_or_else(broken)? as usize];
+                let known = described[known.ok_or(Clause::KnownCode)? as usize];
                 return Ok(Named::Nth(usize::from(known)));
             }
             CodeAt::Here(back) if here => {
                 let end = self.writer.position();
-                let at = end.checked_sub(back).ok_or_else(broken)?;
+                let at = end.checked_sub(back).ok_or(Clause::Description)?;
                 (BitReader::new(self.writer.written(), at), end)
             }
-            CodeAt::Here(_) => return Err(broken()),
+            CodeAt::Here(_) => return Err(Clause::CodeHere.into()),
             CodeAt::Source(bits) => {
-                let at = self.code_at.checked_add_signed(bits).ok_or_else(broken)?;
+                let at = self.code_at.checked_add_signed(bits).ok_or(Clause::SourceBit)?;
                 let (source, start) = self.source_of(at)?;
                 self.code_at = at;
                 (BitReader::new(source, at - start), source.len() as u64 * 8)
@@ -404,9 +407,9 @@ impl<'a> State<'a, '_> {
             return Err(FrameError::TooLarge { field: "codes", value, limit });
         }
         self.work.add(1, DESCRIPTION)?;
-        let lengths = Lengths::read(&mut reader).map_err(|_| broken())?;
+        let lengths = Lengths::read(&mut reader).map_err(|_| Clause::Description)?;
         if reader.position() > end {
-            return Err(broken());
+            return Err(Clause::Description.into());
         }
         self.codes.add(&lengths, self.work)
     }
@@ -414,32 +417,35 @@ impl<'a> State<'a, '_> {
     /// Copies tokens of the residual.
     fn gap(&mut self, tokens: u64) -> Result<(), FrameError> {
         self.work.add(tokens, TOKEN)?;
-        let target = self.codes.get(self.target.ok_or_else(broken)?);
+        let target = self.codes.get(self.target.ok_or(Clause::NoTarget)?);
         let (from, to) = (&mut self.residual, &mut self.writer);
         let is_copied = transcode(self.kernels, from, target, to, target, tokens);
-        if is_copied { Ok(()) } else { Err(broken()) }
+        if is_copied {
+            return Ok(());
+        }
+        Err(if from.is_past_end() { Clause::ResidualEnd } else { Clause::Token }.into())
     }
 
     /// Skips tokens of the source.
     fn skip(&mut self, tokens: u8) -> Result<(), FrameError> {
         self.work.add(tokens.into(), SINGLE)?;
-        let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
+        let (reader, start, code) = self.source.as_mut().ok_or(Clause::NoCode)?;
         let code = self.codes.get(*code);
         for _ in 0..tokens {
-            let token = reader.token(code).map_err(|_| broken())?;
+            let token = reader.token(code).map_err(|_| Clause::Token)?;
             self.alignment.advance(u64::from(token.len()));
         }
         self.source_at = *start + reader.position();
-        if reader.is_past_end() { Err(broken()) } else { Ok(()) }
+        if reader.is_past_end() { Err(Clause::SourceEnd.into()) } else { Ok(()) }
     }
 
     fn jump(&mut self, code: Option<CodeAt>, distance: i64) -> Result<(), FrameError> {
         let code = match (code, &self.source) {
             (Some(code), _) => self.code(code, false)?,
             (None, Some((_, _, code))) => *code,
-            (None, None) => return Err(broken()),
+            (None, None) => return Err(Clause::NoCode.into()),
         };
-        let at = self.source_at.checked_add_signed(distance).ok_or_else(broken)?;
+        let at = self.source_at.checked_add_signed(distance).ok_or(Clause::SourceBit)?;
         let (source, start) = self.source_of(at)?;
         self.source = Some((BitReader::new(source, at - start), start, code));
         self.source_at = at;
@@ -448,31 +454,35 @@ impl<'a> State<'a, '_> {
 
     fn run(&mut self, tokens: u64) -> Result<(), FrameError> {
         self.work.add(tokens, if self.alignment.has_bends() { SINGLE } else { TOKEN })?;
-        let target = self.codes.get(self.target.ok_or_else(broken)?);
-        let (reader, start, code) = self.source.as_mut().ok_or_else(broken)?;
+        let target = self.codes.get(self.target.ok_or(Clause::NoTarget)?);
+        let (reader, start, code) = self.source.as_mut().ok_or(Clause::NoCode)?;
         let code = self.codes.get(*code);
         let mut left = tokens;
         if self.alignment.is_bent() {
             let (to, distances) = (&mut self.writer, &mut self.alignment.changing());
             let changed =
                 transcode_changed(self.kernels, reader, code, to, target, left, distances);
-            left = changed.ok_or_else(broken)?;
+            left = changed.ok_or(Clause::Token)?;
         }
         // Only how far bends are back counts, and these are out of reach: so what is left need not
         // be counted.
         let is_copied = transcode(self.kernels, reader, code, &mut self.writer, target, left);
         self.source_at = *start + reader.position();
-        if reader.is_past_end() || !is_copied { Err(broken()) } else { Ok(()) }
+        match is_copied {
+            _ if reader.is_past_end() => Err(Clause::SourceEnd.into()),
+            false => Err(Clause::Token.into()),
+            true => Ok(()),
+        }
     }
 
     fn moved(&mut self, change: i32) -> Result<(), FrameError> {
         self.work.add(1, SINGLE)?;
-        let target = self.codes.get(self.target.ok_or_else(broken)?);
-        let (reader, _, code) = self.source.as_mut().ok_or_else(broken)?;
-        let there = reader.token(self.codes.get(*code)).map_err(|_| broken())?;
-        let here = self.alignment.expected(there).moved(change).ok_or_else(broken)?;
+        let target = self.codes.get(self.target.ok_or(Clause::NoTarget)?);
+        let (reader, _, code) = self.source.as_mut().ok_or(Clause::NoCode)?;
+        let there = reader.token(self.codes.get(*code)).map_err(|_| Clause::Token)?;
+        let here = self.alignment.expected(there).moved(change).ok_or(Clause::Distance)?;
         self.alignment.advance(u64::from(there.len()));
-        if self.writer.token(here, target) { Ok(()) } else { Err(broken()) }
+        if self.writer.token(here, target) { Ok(()) } else { Err(Clause::Token.into()) }
     }
 }
 

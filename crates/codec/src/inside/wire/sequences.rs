@@ -2,6 +2,7 @@
 
 use crate::error::FrameError;
 use crate::format::varint;
+use crate::inside::wire::clause::Clause;
 use crate::inside::wire::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::zstd_block::{
     self, MAX_ZSTD_BLOCK, Outline, Packer, Room, Sequence, Stop, Tables, unpack,
@@ -34,13 +35,9 @@ pub(in crate::inside) mod change {
     pub(in crate::inside) const NEW: u8 = 2;
 }
 
-fn broken() -> FrameError {
-    FrameError::Literals { method: "transcoded" }
-}
-
 impl From<Stop> for FrameError {
     fn from(_: Stop) -> FrameError {
-        broken()
+        Clause::Block.into()
     }
 }
 
@@ -207,7 +204,7 @@ impl<'a> Named<'a> {
         for (nth, source) in sources.iter().enumerate() {
             let kind = number(control)?;
             if kind > 3 {
-                return Err(broken());
+                return Err(Clause::Kind.into());
             }
             if kind & 1 == 1 {
                 origins = [None; 4];
@@ -234,7 +231,7 @@ impl<'a> Named<'a> {
             named.ends.push(sequences);
         }
         if literals > MAX_LITERALS || sequences > MAX_SEQUENCES {
-            return Err(broken());
+            return Err(Clause::Sizes.into());
         }
         Ok(named)
     }
@@ -251,7 +248,7 @@ impl<'a> Named<'a> {
             if !are_needed[nth] || tables.has(nth) {
                 continue;
             }
-            let origin = origins[nth].ok_or_else(broken)?;
+            let origin = origins[nth].ok_or(Clause::Table)?;
             let Source { outline, tables: own, described, .. } = &mut self.all[usize::from(origin)];
             let section = usize::from(nth > 0);
             if described[section].is_none() {
@@ -281,7 +278,7 @@ impl<'a> Named<'a> {
         }
         let (outline, origins) = (*outline, *origins);
         // Sources that give tables only contribute no sequences.
-        let place = place.ok_or_else(broken)?;
+        let place = place.ok_or(Clause::TablesOnly)?;
         work.add(outline.literals() as u64, LITERAL)?;
         work.add(outline.sequences() as u64, SEQUENCE)?;
         let uses = outline.uses();
@@ -331,18 +328,18 @@ fn number(column: &mut &[u8]) -> Result<u64, FrameError> {
 }
 
 fn small(column: &mut &[u8]) -> Result<u32, FrameError> {
-    u32::try_from(number(column)?).map_err(|_| broken())
+    u32::try_from(number(column)?).map_err(|_| Clause::Number.into())
 }
 
 fn signed(column: &mut &[u8]) -> Result<i64, FrameError> {
     // Keeps sums from overflowing.
     Some(unzigzag(number(column)?))
         .filter(|value| value.unsigned_abs() < MAX_STEP)
-        .ok_or_else(broken)
+        .ok_or_else(|| Clause::Signed.into())
 }
 
 fn bytes<'a>(column: &mut &'a [u8], count: usize) -> Result<&'a [u8], FrameError> {
-    let (front, rest) = column.split_at_checked(count).ok_or_else(broken)?;
+    let (front, rest) = column.split_at_checked(count).ok_or(Clause::ColumnEnd)?;
     *column = rest;
     Ok(front)
 }
@@ -420,11 +417,11 @@ impl Assembly {
         self.shifts.clear();
         let mut named = Named::new(sources, &mut residual.control, are_read, work)?;
         if are_read && named.ends.last().copied().unwrap_or(0) != self.sources.sequences.len() {
-            return Err(broken());
+            return Err(Clause::Missing.into());
         }
         let count = number(&mut residual.control)?;
         if count > MAX_SHIFTS as u64 {
-            return Err(broken());
+            return Err(Clause::Shifts.into());
         }
         work.add(count, SHIFT)?;
         let (mut from, mut shift) = (0, 0);
@@ -432,7 +429,7 @@ impl Assembly {
             from += signed(&mut residual.control)?;
             shift += signed(&mut residual.control)?;
             if self.shifts.last().is_some_and(|&(last, _)| last >= from) {
-                return Err(broken());
+                return Err(Clause::ShiftOrder.into());
             }
             self.shifts.push((from, shift));
         }
@@ -446,17 +443,20 @@ impl Assembly {
             let column = if before & 1 == 1 { &mut plain } else { &mut residual.bytes };
             let before =
                 usize::try_from(before >> 1).ok().filter(|&count| count <= len - out.len());
-            out.extend_from_slice(bytes(column, before.ok_or_else(broken)?)?);
+            out.extend_from_slice(bytes(column, before.ok_or(Clause::Outside)?)?);
             if let Some(nth) = number(&mut residual.control)?.checked_sub(1) {
-                let nth = usize::try_from(nth).map_err(|_| broken())?;
-                origins = named.all.get(nth).ok_or_else(broken)?.origins;
+                let nth = usize::try_from(nth).map_err(|_| Clause::Missing)?;
+                origins = named.all.get(nth).ok_or(Clause::Missing)?.origins;
                 tables = Tables::default();
             }
             let skip = small(&mut residual.control)? as usize;
             here += signed(&mut residual.control)?;
             blocks += 1;
-            if blocks > MAX_BLOCKS || skip > 0 && blocks > 1 {
-                return Err(broken());
+            if blocks > MAX_BLOCKS {
+                return Err(Clause::Blocks.into());
+            }
+            if skip > 0 && blocks > 1 {
+                return Err(Clause::Skip.into());
             }
             work.add(1, STEP)?;
             let mut units = 0;
@@ -469,13 +469,14 @@ impl Assembly {
             self.block.clear();
             packer.pack(&tables, &self.literals, &self.sequences, &mut self.block)?;
             let rest = self.block.get(skip..).filter(|rest| !rest.is_empty());
-            let rest = rest.filter(|rest| rest.len() <= len - out.len()).ok_or_else(broken)?;
+            let rest =
+                rest.filter(|rest| rest.len() <= len - out.len()).ok_or(Clause::BlockLength)?;
             out.extend_from_slice(rest);
         }
-        let left = (len - out.len()).checked_sub(plain.len()).ok_or_else(broken)?;
+        let left = (len - out.len()).checked_sub(plain.len()).ok_or(Clause::Sum)?;
         out.extend_from_slice(bytes(&mut residual.bytes, left)?);
         out.extend_from_slice(plain);
-        if residual.is_empty() { Ok(()) } else { Err(broken()) }
+        if residual.is_empty() { Ok(()) } else { Err(Clause::ColumnLeft.into()) }
     }
 
     /// Assembles the literals and sequences of a block whose content begins at place `here`.
@@ -497,7 +498,7 @@ impl Assembly {
             let left = packer.sequences() - self.sequences.len();
             let gap = small(&mut residual.control)? as usize;
             if gap > left {
-                return Err(broken());
+                return Err(Clause::Sequences.into());
             }
             for _ in 0..gap {
                 let sequence = Sequence {
@@ -506,7 +507,7 @@ impl Assembly {
                     offset: small(&mut residual.offsets)?,
                 };
                 if self.literals.len() + sequence.literals as usize > packer.literals() {
-                    return Err(broken());
+                    return Err(Clause::Literals.into());
                 }
                 let new = bytes(&mut residual.bytes, sequence.literals as usize)?;
                 self.literals.extend_from_slice(new);
@@ -517,14 +518,17 @@ impl Assembly {
                 break;
             }
             let run = small(&mut residual.control)? as usize;
-            if run == 0 || run > left - gap {
-                return Err(broken());
+            if run == 0 {
+                return Err(Clause::Run.into());
+            }
+            if run > left - gap {
+                return Err(Clause::Sequences.into());
             }
             let first = (cursor as i64) + signed(&mut residual.control)?;
-            let first = usize::try_from(first).map_err(|_| broken())?;
+            let first = usize::try_from(first).map_err(|_| Clause::Missing)?;
             cursor = first + run;
             if cursor > all {
-                return Err(broken());
+                return Err(Clause::Missing.into());
             }
             let mut at = first;
             while at < cursor {
@@ -537,17 +541,17 @@ impl Assembly {
             }
         }
         // Literals after the last sequence.
-        let left = packer.literals().checked_sub(self.literals.len()).ok_or_else(broken)?;
+        let left = packer.literals().checked_sub(self.literals.len()).ok_or(Clause::Literals)?;
         let known = small(&mut residual.control)? as usize;
         if known > left {
-            return Err(broken());
+            return Err(Clause::Literals.into());
         }
         if known > 0 {
-            let last = cursor.checked_sub(1).ok_or_else(broken)?;
+            let last = cursor.checked_sub(1).ok_or(Clause::NoSequence)?;
             let nth = named.ends.partition_point(|&end| end <= last);
             let start = nth.checked_sub(1).map_or(0, |before| named.ends[before]);
             let last = named.read(nth, &mut self.sources, work)? + last - start;
-            let there = self.sources.literals_behind(last).get(..known).ok_or_else(broken)?;
+            let there = self.sources.literals_behind(last).get(..known).ok_or(Clause::Following)?;
             self.literals.extend_from_slice(there);
         }
         self.literals.extend_from_slice(bytes(&mut residual.bytes, left - known)?);
@@ -567,7 +571,7 @@ impl Assembly {
         // Consecutive sequences have consecutive literals.
         let literals = sources.places[run.start].0 as usize..sources.literal_end(run.end - 1);
         if self.literals.len() + literals.len() > packer.literals() {
-            return Err(broken());
+            return Err(Clause::Literals.into());
         }
         self.literals.extend_from_slice(&sources.literals[literals]);
         for ((sequence, &(_, place)), &change) in
@@ -578,7 +582,7 @@ impl Assembly {
                 change::EXPECTED => expected(&self.shifts, sequence.offset, place, here),
                 change::SAME => sequence.offset,
                 change::NEW => small(&mut residual.offsets)?,
-                _ => return Err(broken()),
+                _ => return Err(Clause::Change.into()),
             };
             here += i64::from(sequence.matched) + 3;
             self.sequences.push(Sequence { offset, ..*sequence });
