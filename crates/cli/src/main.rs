@@ -8,6 +8,7 @@ mod adapting;
 mod args;
 mod base;
 mod bench;
+mod check_config;
 mod csv_files;
 mod defaults;
 mod demo;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Link(_) => link::run(given),
         Command::Status(args) => status::run(args),
-        Command::CheckConfig(args) => tunnel::check_config(args),
+        Command::CheckConfig(args) => check_config::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),
         Command::Bench(args) => bench::run(args),

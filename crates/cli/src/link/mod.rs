@@ -32,7 +32,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let ended = daemon::run_link(
         config,
         status.as_deref(),
-        |status| crate::status::render(status.document()),
+        |status| crate::status::text::render(status.document()),
         ready,
     );
     log.flush();

@@ -212,7 +212,7 @@ fn notes(status: &LinkStatus) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::render;
+    use crate::status::text::render;
     use crate::terminal::{Page, columns};
     use oncewire_net::status::{ConnectionStatus, Document, Metrics as _};
     use serde_json::Value;

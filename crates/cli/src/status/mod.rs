@@ -1,6 +1,7 @@
 //! `oncewire status`, and what it is answered.
 
 mod link;
+pub(crate) mod text;
 mod tunnel;
 
 use crate::args::StatusArgs;
@@ -8,7 +9,6 @@ use crate::failure::{Failure, Outcome, note};
 use crate::{stdout, terminal};
 use oncewire_net::status::{Document, DocumentError, FORMAT};
 use oncewire_report::Report;
-use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -16,13 +16,6 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The text of a status document.
-pub(crate) fn render(document: impl Serialize) -> String {
-    // In the order of the keys.
-    let document = serde_json::to_value(document).expect("a status is plain data");
-    format!("{document:#}\n")
-}
 
 /// Status sockets of the systemd units in `docs/examples`.
 const UNITS: [&str; 3] = [

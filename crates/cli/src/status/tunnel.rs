@@ -255,7 +255,7 @@ mod tests {
 
     fn text(status: &Status, width: usize) -> String {
         // As a process writes it and `oncewire status` reads it.
-        let document = crate::status::render(status.document());
+        let document = crate::status::text::render(status.document());
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         let Document::Tunnel(read) = Document::read(&document).unwrap() else { panic!("a link") };
         assert_eq!(*read, *status);

@@ -199,42 +199,49 @@ pub(super) fn connect(options: &Options<ConnectArgs>) -> Outcome<(ConnectConfig,
     Ok((ConnectConfig { endpoint, server, forwards: forward, reverse, proxies: proxy }, process))
 }
 
-/// What `check-config` found in the file, and why that will not work although it is valid.
-pub(super) fn describe(role: RoleName, file: &Path) -> Outcome<(String, Vec<&'static str>)> {
-    let counted =
-        |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+/// What `check-config` found in the file of a server, and why that will not work although it is
+/// valid.
+pub(crate) fn describe_server(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
+    let config = serve(&Options::of_file(file)?)?.0;
+    let rules = &config.endpoint.egress;
     let mut warnings = Vec::new();
-    let (endpoint, parts) = match role {
-        RoleName::Serve => {
-            let config = serve(&Options::of_file(file)?)?.0;
-            let rules = &config.endpoint.egress;
-            if rules.allow.is_empty() && rules.allow_listen.is_empty() {
-                warnings.push("peers can reach nothing: add allow or allow_listen");
-            }
-            let parts = vec![
-                format!("listens on {}", counted(config.listen.len(), "address", "addresses")),
-                counted(rules.allow.len(), "rule for destinations", "rules for destinations"),
-                counted(
-                    rules.allow_listen.len(),
-                    "address for peers to listen on",
-                    "addresses for peers to listen on",
-                ),
-            ];
-            (config.endpoint, parts)
-        }
-        RoleName::Connect => {
-            let config = connect(&Options::of_file(file)?)?.0;
-            let parts = vec![
-                format!("server {}", config.server),
-                counted(config.forwards.len(), "forward", "forwards"),
-                counted(config.reverse.len(), "reverse forward", "reverse forwards"),
-                counted(config.proxies.len(), "proxy", "proxies"),
-            ];
-            (config.endpoint, parts)
-        }
-        #[cfg(target_os = "linux")]
-        RoleName::Link => return crate::link::describe(file),
-    };
+    if rules.allow.is_empty() && rules.allow_listen.is_empty() {
+        warnings.push("peers can reach nothing: add allow or allow_listen");
+    }
+    let parts = [
+        format!("listens on {}", counted(config.listen.len(), "address", "addresses")),
+        counted(rules.allow.len(), "rule for destinations", "rules for destinations"),
+        counted(
+            rules.allow_listen.len(),
+            "address for peers to listen on",
+            "addresses for peers to listen on",
+        ),
+    ];
+    Ok(describe(RoleName::Serve, &config.endpoint, &parts, warnings))
+}
+
+/// As [`describe_server`], of a client.
+pub(crate) fn describe_client(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
+    let config = connect(&Options::of_file(file)?)?.0;
+    let parts = [
+        format!("server {}", config.server),
+        counted(config.forwards.len(), "forward", "forwards"),
+        counted(config.reverse.len(), "reverse forward", "reverse forwards"),
+        counted(config.proxies.len(), "proxy", "proxies"),
+    ];
+    Ok(describe(RoleName::Connect, &config.endpoint, &parts, Vec::new()))
+}
+
+fn counted(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn describe(
+    role: RoleName,
+    endpoint: &Endpoint,
+    parts: &[String],
+    mut warnings: Vec<&'static str>,
+) -> (String, Vec<&'static str>) {
     let (key, peers) = (
         endpoint.secret.public(),
         counted(endpoint.peers.len(), "authorized peer", "authorized peers"),
@@ -248,5 +255,5 @@ pub(super) fn describe(role: RoleName, file: &Path) -> Outcome<(String, Vec<&'st
         role.name(),
         parts.join(", ")
     );
-    Ok((found, warnings))
+    (found, warnings)
 }

@@ -1,15 +1,17 @@
-//! `oncewire keygen`, `serve`, `connect` and `check-config`.
+//! `oncewire keygen`, `serve` and `connect`.
 
 mod config;
 mod file;
 mod log;
 
-use crate::args::{CheckConfigArgs, KeygenArgs};
+use crate::args::KeygenArgs;
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::{binary, size};
-use crate::{status, stdout};
+use crate::status::text as status_text;
+use crate::stdout;
 use clap::ArgMatches;
 use config::Process;
+pub(crate) use config::{describe_client, describe_server};
 pub(crate) use file::Options;
 use log::{Fields, Log};
 use oncewire_net::NetError;
@@ -123,7 +125,7 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let daemon = Daemon {
         status: process.status,
         drain: process.drain,
-        render: |status| status::render(status.document()),
+        render: |status| status_text::render(status.document()),
         reload,
         ready: Box::new(ready),
     };
@@ -137,15 +139,4 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
         ),
         _ => Failure::failed(without_number(&error)),
     })
-}
-
-pub(crate) fn check_config(args: &CheckConfigArgs) -> Outcome {
-    let (found, warnings) = config::describe(args.role, &args.file)?;
-    if args.json {
-        return stdout::json(
-            &serde_json::json!({ "file": args.file, "good": true, "warnings": warnings }),
-        );
-    }
-    let warnings: String = warnings.iter().map(|what| format!("warning: {what}\n")).collect();
-    stdout::text(&format!("{}: {found}\n{warnings}", args.file.display()))
 }
