@@ -211,7 +211,7 @@ pub(crate) use oncewire_kernels::random::Xoshiro;
 
 /// A header without a base.
 pub(crate) fn header(cache: u64) -> Header {
-    Header { cache, max_block: 65536, seed: 0, base: None }
+    Header { cache, max_block: oncewire_codec::MAX_BLOCK, seed: 0, base: None }
 }
 
 /// A pack made by the library, without running the program.
