@@ -4,7 +4,7 @@
 //!     cargo run --release -p oncewire-plan --example routes -- MAP [footprint|load|within] \
 //!         [RHO [INTER [GAP [SLICES [ACCESS [POPS]]]]]]
 //!
-//! For the load, links have 2.5 or 10 Gbit/s, drawn with seed 1, and the traffic is such that the
+//! With CHANGE in the environment, also how much time a small change takes. For the load, links have 2.5 or 10 Gbit/s, drawn with seed 1, and the traffic is such that the
 //! busiest link is loaded to 80 % on routes that minimize that without elimination.
 
 use std::time::Instant;
@@ -63,10 +63,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         slices: slices as usize,
         gap,
         against: None,
+        compare: true,
     };
     let begun = Instant::now();
-    let outcome = ra::run(&request, &Log(std::env::var_os("VERBOSE").is_some()))?;
+    let log = Log(std::env::var_os("VERBOSE").is_some());
+    let (outcome, warm) = ra::run_warm(&request, None, &log)?;
     let seconds = begun.elapsed().as_secs_f64();
+    if std::env::var_os("CHANGE").is_some() {
+        // 1 % of the ingresses send 10 % more, at least one.
+        let mut changed = Request { plain_load: None, compare: false, ..request.clone() };
+        let count = changed.ingresses.len().div_ceil(100);
+        for (_, classes) in &mut changed.ingresses {
+            classes.scale(outcome.scale);
+        }
+        let cold = Instant::now();
+        let (_, before) = ra::run_warm(&changed, None, &log)?;
+        let cold = cold.elapsed().as_secs_f64();
+        for (_, classes) in changed.ingresses.iter_mut().take(count) {
+            classes.scale(1.1);
+        }
+        drop(warm);
+        let again = Instant::now();
+        let (resumed, _) = ra::run_warm(&changed, Some(&before), &log)?;
+        println!(
+            "changed: gap {:.5} in {:.3} of the time",
+            resumed.gap(),
+            again.elapsed().as_secs_f64() / cold
+        );
+    }
     if together {
         for scheme in &outcome.schemes {
             println!(

@@ -93,10 +93,22 @@ pub(crate) fn solve(
         let division = ascent.division;
         return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair };
     }
+    // Known routes and a known division may do: then nothing is searched.
+    let warm = begin.as_ref().filter(|_| ascent.warm);
+    if let Some(begin) = warm {
+        let value = tree::cost(block, prices, begin);
+        let bound = ascent.distances(&mut search);
+        if value - bound <= effort.gap * value.abs() {
+            let (paths, division) = (begin.clone(), ascent.division.clone());
+            let bound = certify(block, prices, &division, &mut search).min(value);
+            return Solved { paths, value, bound, division, rounds: 1, repair: 0.0 };
+        }
+    }
+    let searches = warm.is_none();
     // `Problem::new` has made sure that there are paths.
     let shortest = tree::shortest(block, &prices.lengths(), &mut search).unwrap_or_default();
     let single = block.egresses.len() == 1;
-    let mut best = if stopped() {
+    let mut best = if stopped() || !searches {
         let cost = tree::cost(block, prices, &shortest);
         (shortest, cost)
     } else {
@@ -180,6 +192,8 @@ struct Ascent<'a> {
     paths: Paths,
     /// Per link in use, the egresses whose paths take it.
     users: Vec<Vec<u16>>,
+    /// Whether the division is an earlier one.
+    warm: bool,
     /// Length of all sets together.
     in_sets: usize,
 }
@@ -197,7 +211,9 @@ impl<'a> Ascent<'a> {
                     && division.pairs.len() == rows * content.pairs.len()
                     && division.sets.len() == rows * in_sets
             })
-            .unwrap_or_else(|| Division::new(links));
+            .filter(|division| division.row.iter().any(|&row| row != NONE));
+        let warm = division.is_some();
+        let division = division.unwrap_or_else(|| Division::new(links));
         let mut equal = content.own.clone();
         for pair in &content.pairs {
             equal[pair.first as usize] += pair.bytes / 2.0;
@@ -215,6 +231,7 @@ impl<'a> Ascent<'a> {
             pays: Vec::new(),
             paths: Vec::new(),
             users: vec![Vec::new(); links],
+            warm,
             in_sets,
         };
         ascent.sum();

@@ -49,7 +49,7 @@ impl Classes {
     }
 
     /// Multiplies all bytes.
-    pub(crate) fn scale(&mut self, by: f64) {
+    pub fn scale(&mut self, by: f64) {
         match self {
             Self::Gravity { bytes, .. } => *bytes *= by,
             Self::Listed(classes) => classes.iter_mut().for_each(|class| class.bytes *= by),

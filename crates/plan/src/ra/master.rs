@@ -13,9 +13,9 @@ use rayon::prelude::*;
 
 use super::{
     bound::{Division, Effort, Solved},
+    each::{paths, solve},
     gap,
     reduce::{Paths, Problem},
-    steps::{paths, solve},
     tree::{self, Prices},
     weights::{Column, LinkPrices, Mixture, Weights},
 };
@@ -67,18 +67,27 @@ const NOTHING: f64 = 1e-7;
 
 /// Columns, and what is kept between rounds.
 pub(crate) struct Master<'a> {
-    program: &'a Program<'a>,
+    pub(super) program: &'a Program<'a>,
     /// With rounds since it had weight; the first is the one that takes what others leave.
-    columns: Vec<Vec<(Arc<Column>, u32)>>,
-    divisions: Vec<Option<Vec<Division>>>,
+    pub(super) columns: Vec<Vec<(Arc<Column>, u32)>>,
+    pub(super) divisions: Vec<Option<Vec<Division>>>,
+    /// Weights and prices to begin with; the weights if they keep the limits, the prices if they are
+    /// of the same goal (of load, or of cost).
+    pub(super) incumbent: Option<Weights>,
+    pub(super) prices: Option<(bool, LinkPrices)>,
 }
 
 impl<'a> Master<'a> {
     /// Begins with these trees of each ingress, at least one.
     pub(crate) fn new(program: &'a Program<'a>, begin: &[Vec<Vec<Paths>>]) -> Self {
         let count = program.problems.len();
-        let mut master =
-            Self { program, columns: vec![Vec::new(); count], divisions: vec![None; count] };
+        let mut master = Self {
+            program,
+            columns: vec![Vec::new(); count],
+            divisions: vec![None; count],
+            incumbent: None,
+            prices: None,
+        };
         for trees in begin {
             for (ingress, paths) in trees.iter().enumerate() {
                 master.add(ingress, paths.clone());
@@ -94,7 +103,13 @@ impl<'a> Master<'a> {
             of.sort_by(|one, other| other.0.total_cmp(&one.0));
             of.into_iter().map(|(_, column)| (Arc::clone(column), 0)).collect()
         });
-        Self { program, columns: columns.collect(), divisions: vec![None; weights.len()] }
+        Self {
+            program,
+            columns: columns.collect(),
+            divisions: vec![None; weights.len()],
+            incumbent: None,
+            prices: None,
+        }
     }
 
     /// The same trees of another program over the same problems.
@@ -112,7 +127,7 @@ impl<'a> Master<'a> {
     }
 
     /// Whether the tree is a new one.
-    fn add(&mut self, ingress: usize, paths: Vec<Paths>) -> bool {
+    pub(super) fn add(&mut self, ingress: usize, paths: Vec<Paths>) -> bool {
         if self.columns[ingress].iter().any(|(column, _)| column.paths == paths) {
             return false;
         }
@@ -155,11 +170,22 @@ impl<'a> Master<'a> {
         };
         let mut weights = base.cloned().unwrap_or_else(|| self.first());
         let mut value = self.value(goal, &weights);
+        if let Some(incumbent) = &self.incumbent {
+            let worth = self.value(goal, incumbent);
+            if worth < value {
+                (value, weights) = (worth, incumbent.clone());
+            }
+        }
         let mut bound = 0.0;
-        let mut best = match goal {
+        let of_goal = matches!(goal, Goal::Load { .. });
+        let resumed = self.prices.take_if(|(of_load, _)| *of_load == of_goal);
+        let mut best = match (goal, resumed) {
+            (_, Some((_, prices))) => prices,
             // Not the master's: its first prices lie on a single link and prove nothing.
-            Goal::Load { .. } => self.even(),
-            Goal::Cost { .. } => LinkPrices { load: vec![0.0; links], net: vec![0.0; links] },
+            (Goal::Load { .. }, None) => self.even(),
+            (Goal::Cost { .. }, None) => {
+                LinkPrices { load: vec![0.0; links], net: vec![0.0; links] }
+            }
         };
         let mut newest: Option<LinkPrices> = None;
         let mut effort = 1;

@@ -7,6 +7,7 @@
 
 mod bound;
 mod class;
+mod each;
 pub mod file;
 mod heuristic;
 pub mod judge;
@@ -20,6 +21,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod warm;
 mod weights;
 
 use std::net::IpAddr;
@@ -27,7 +29,8 @@ use std::net::IpAddr;
 use crate::{LinkId, Network, NodeId};
 pub use class::{Class, Classes, gravity};
 use judge::Judged;
-pub use steps::run;
+pub use steps::{run, run_warm};
+pub use warm::Warm;
 
 /// What a byte costs on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +96,9 @@ pub struct Request<'a> {
     pub gap: f64,
     /// Routes in force, to begin with; kept if they are within the gap.
     pub against: Option<Routes>,
+    /// Whether to compute the routes for the least load without elimination, too, and the schemes
+    /// over them. [`Request::plain_load`] needs them anyway.
+    pub compare: bool,
 }
 
 /// Routes of all ingresses.

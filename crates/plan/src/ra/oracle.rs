@@ -149,6 +149,7 @@ fn exhaustive_search_agrees() {
             slices: 1,
             gap: 1e-6,
             against: None,
+            compare: true,
         };
         let outcome = run(&request, &crate::Unwatched).unwrap();
         let near = 1e-6 * optimum;
@@ -162,7 +163,7 @@ fn exhaustive_search_agrees() {
         let eliminates = &request.eliminates;
         let costs = steps::costs(&request, eliminates);
         let problem = reduce::Problem::new(&network, *ingress, &classes.list()).unwrap();
-        let solved = steps::each(&[problem], &costs, 1e-6, &crate::Unwatched);
+        let solved = each::each(&[problem], &costs, None, None, 1e-6, &crate::Unwatched);
         let value: f64 = solved[0].iter().map(|block| block.value).sum();
         assert!((value - outcome.value).abs() <= 1e-9 * value);
     }
@@ -227,6 +228,7 @@ fn without_redundancy_the_load_is_that_of_a_flow() {
             slices: 100,
             gap: 1e-6,
             against: None,
+            compare: true,
         };
         let outcome = run(&request, &crate::Unwatched).unwrap();
         let capacities: Vec<f64> =

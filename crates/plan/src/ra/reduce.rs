@@ -8,11 +8,13 @@
 //! egresses behind a cut vertex that come to it by different ways could do better in theory; no
 //! tree, and no forwarding by destination prefix at routers, has such routes.)
 
+use std::collections::HashMap;
+
 use crate::{
     Error, LinkId, Network, NodeId,
     error::{RouteError, quote},
     network::Role,
-    ra::Class,
+    ra::{Class, Slice},
     routing::{dijkstra::Graph, ranks},
 };
 
@@ -326,6 +328,46 @@ impl Problem {
             links.extend(paths[block][egress].iter().map(|&link| self.blocks[block].links[link]));
         }
         links
+    }
+
+    /// The same as [`Problem::path`], back: the paths of each block. None if they are no paths of
+    /// this problem, or not all.
+    pub(crate) fn paths(&self, slice: &Slice) -> Option<Vec<Paths>> {
+        let mut of_link: HashMap<LinkId, (usize, LinkId)> = HashMap::new();
+        for (at, block) in self.blocks.iter().enumerate() {
+            of_link.extend(
+                block.links.iter().zip(LinkId::all()).map(|(&link, number)| (link, (at, number))),
+            );
+        }
+        let mut found: Vec<Vec<Option<Vec<LinkId>>>> =
+            self.blocks.iter().map(|block| vec![None; block.egresses.len()]).collect();
+        for &egress in &self.egresses {
+            let path = slice.paths.binary_search_by_key(&egress, |path| path.0).ok()?;
+            let mut parts: HashMap<usize, Vec<LinkId>> = HashMap::new();
+            for link in &slice.paths[path].1 {
+                let &(block, number) = of_link.get(link)?;
+                parts.entry(block).or_default().push(number);
+            }
+            for (block, at) in self.way(egress) {
+                let part = parts.remove(&block)?;
+                let Block { graph, entry, egresses, .. } = &self.blocks[block];
+                let mut node = *entry;
+                for &link in &part {
+                    if graph.ends[link].0 != node {
+                        return None;
+                    }
+                    node = graph.ends[link].1;
+                }
+                let known = found[block][at].get_or_insert_with(|| part.clone());
+                if node != egresses[at] || *known != part {
+                    return None;
+                }
+            }
+            if !parts.is_empty() {
+                return None;
+            }
+        }
+        found.into_iter().map(|paths| paths.into_iter().collect()).collect()
     }
 
     /// Gives each block its part of the classes.

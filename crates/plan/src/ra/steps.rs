@@ -1,26 +1,24 @@
 //! The steps of a computation, in their order.
 
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
 use super::{
-    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme, Slice,
-    bound::{self, Division, Effort, Solved},
+    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme,
+    bound::Effort,
+    each::{each, paths, shortest, solve, whole},
     gap, heuristic,
     judge::{self, Judged},
     master::{Goal, Master, Program, Weighed},
     reduce::{Paths, Problem},
-    tree::{self, Prices},
-    weights::{self, LinkPrices, Weights},
+    tree::Prices,
+    warm::{OfOne, Warm},
+    weights::{self, LinkPrices, Trees, Weights},
 };
 use crate::{
     Error, LinkId, NodeId, Watch,
     error::{RouteError, TopologyError, quote},
-    routing::dijkstra::Search,
 };
 
 /// Computes routes. If the observer cancels, the best routes so far, with their gap.
@@ -30,6 +28,20 @@ use crate::{
 /// not known, or that no routes can keep, with the links that prove it. [`Error::Stopped`] only
 /// before there are any routes.
 pub fn run(request: &Request<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
+    run_warm(request, None, watch).map(|found| found.0)
+}
+
+/// [`run`] with what an earlier call returned for the same network and objective and for similar
+/// traffic. For another network it is not used. Routes may differ from those of [`run`], by no more
+/// than the gap.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_warm(
+    request: &Request<'_>,
+    warm: Option<&Warm>,
+    watch: &dyn Watch,
+) -> Result<(Outcome, Warm), Error> {
     check(request)?;
     let eliminates: Vec<bool> = (0..request.network.links.len())
         .map(|link| request.eliminates.get(link) != Some(&false))
@@ -57,9 +69,18 @@ pub fn run(request: &Request<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
     {
         return Err(TopologyError::NoCapacities.into());
     }
-    let plain = if together || request.plain_load.is_some() { Some(steps.plain()?) } else { None };
+    let plain = if (together && request.compare) || request.plain_load.is_some() {
+        Some(steps.plain()?)
+    } else {
+        None
+    };
     steps.problems = steps.split(&steps.ingresses)?;
-    if together || request.safety_net { steps.together(plain) } else { steps.alone(plain) }
+    let warm = warm.filter(|warm| warm.fits(&steps.problems));
+    if together || request.safety_net {
+        steps.together(plain, warm)
+    } else {
+        steps.alone(plain, warm)
+    }
 }
 
 struct Steps<'a> {
@@ -141,29 +162,86 @@ impl Steps<'_> {
         Ok(plain)
     }
 
+    /// The routes in force, as trees of each problem. None if some are for another network.
+    fn in_force(&self) -> Option<Vec<Trees>> {
+        let routes = self.request.against.as_ref()?;
+        let of = |problem: &Problem| -> Option<Trees> {
+            let slices = routes.of(problem.ingress);
+            slices.map(|slice| Some((slice.weight, problem.paths(slice)?))).collect()
+        };
+        let trees: Option<Vec<_>> = self.problems.iter().map(of).collect();
+        trees.filter(|trees| trees.iter().all(|trees| !trees.is_empty()))
+    }
+
+    /// The same, or else those of an earlier computation.
+    fn trees_in_force(&self, warm: Option<&Warm>) -> Option<Vec<Trees>> {
+        self.in_force()
+            .or_else(|| Some(warm?.ingresses.iter().map(|of| of.trees.clone()).collect()))
+    }
+
+    /// The routes in force that are asked about, with what they are worth, if they can be judged.
+    fn judge_in_force(&self) -> Option<(Routes, Judged)> {
+        let mut routes = self.request.against.clone()?;
+        routes
+            .slices
+            .retain(|slice| self.problems.iter().any(|problem| problem.ingress == slice.ingress));
+        let judged = self.judge(&routes).ok()?;
+        Some((routes, judged))
+    }
+
     /// Every ingress on its own: capacities do not matter.
-    fn alone(self, plain: Option<Plain>) -> Result<Outcome, Error> {
+    fn alone(self, plain: Option<Plain>, warm: Option<&Warm>) -> Result<(Outcome, Warm), Error> {
         let shortest = shortest(&self.problems, &self.costs.lengths());
         let shortest = self.judge(&whole(&self.problems, &shortest))?;
-        let solved = each(&self.problems, &self.costs, self.request.gap, self.watch);
+        let in_force = self.trees_in_force(warm).map(|trees| {
+            let heaviest =
+                |trees: Trees| trees.into_iter().max_by(|one, other| one.0.total_cmp(&other.0));
+            trees.into_iter().filter_map(heaviest).map(|tree| tree.1).collect::<Vec<_>>()
+        });
+        let solved = each(
+            &self.problems,
+            &self.costs,
+            in_force.as_deref(),
+            warm.map(|warm| warm.ingresses.iter().map(|of| of.divisions.clone()).collect()),
+            self.request.gap,
+            self.watch,
+        );
+        let warm = Warm {
+            ingresses: self
+                .problems
+                .iter()
+                .zip(&solved)
+                .map(|(problem, of)| {
+                    let divisions = of.iter().map(|block| block.division.clone()).collect();
+                    OfOne::new(problem, vec![(1.0, paths(of))], Some(divisions))
+                })
+                .collect(),
+            prices: None,
+        };
         let paths: Vec<Vec<Paths>> = solved.iter().map(|of| paths(of)).collect();
-        let routes = whole(&self.problems, &paths);
-        let judged = self.judge(&routes)?;
+        let mut routes = whole(&self.problems, &paths);
+        let mut judged = self.judge(&routes)?;
         debug_assert!(solved.iter().zip(&judged.footprints).all(|(of, judged)| {
             let value: f64 = of.iter().map(|block| block.value).sum();
             (value - judged).abs() <= 1e-9 * value
         }));
         let bounds: Vec<f64> =
             solved.iter().map(|of| of.iter().map(|block| block.bound).sum()).collect();
+        let bound: f64 = bounds.iter().sum();
+        if let Some(old) = self.judge_in_force()
+            && gap(old.1.footprint, bound) <= self.request.gap
+        {
+            (routes, judged) = old;
+        }
         let mut ingresses = self.of_ingresses(&shortest, &judged);
         for ((of, &bound), solved) in ingresses.iter_mut().zip(&bounds).zip(&solved) {
             of.bound = Some(bound.min(of.value));
             of.rounds = solved.iter().map(|block| block.rounds).max().unwrap_or(0);
         }
         let value = judged.footprint;
-        let bound = bounds.iter().sum::<f64>().min(value);
+        let bound = bound.min(value);
         let stopped = self.watch.stopped() && gap(value, bound) > self.request.gap;
-        Ok(Outcome {
+        let outcome = Outcome {
             value,
             bound,
             link_prices: vec![0.0; self.capacities.len()],
@@ -176,11 +254,12 @@ impl Steps<'_> {
             shortest,
             capacities: self.capacities,
             stopped,
-        })
+        };
+        Ok((outcome, warm))
     }
 
     /// All ingresses together, within capacities.
-    fn together(self, plain: Option<Plain>) -> Result<Outcome, Error> {
+    fn together(self, plain: Option<Plain>, warm: Option<&Warm>) -> Result<(Outcome, Warm), Error> {
         let Request { objective, safety_net, slices: most, gap: wanted, .. } = *self.request;
         let watch = self.watch;
         let shortest_paths = shortest(&self.problems, &self.costs.lengths());
@@ -195,6 +274,12 @@ impl Steps<'_> {
             .map(|problem| paths(&solve(problem, &self.costs, None, None, rough, watch)))
             .collect();
         let mut master = Master::new(&program, &[shortest_paths, free]);
+        if let Some(trees) = self.trees_in_force(warm) {
+            master.begin_with(trees);
+        }
+        if let Some(warm) = warm {
+            master.resume(warm);
+        }
         let limit = match objective {
             Objective::FootprintWithin(LoadLimit::Given(limit)) => Some(limit),
             Objective::FootprintWithin(LoadLimit::Shortest(times)) => {
@@ -229,17 +314,36 @@ impl Steps<'_> {
             }
             (None, None) => unreachable!("a footprint has a limit"),
         };
-        let weights = self.few(&program, &found, limit, base.as_ref(), most)?;
-        let slices = weights::slices(&self.problems, &weights);
-        let mut routes = Routes { slices };
-        routes.slices.sort_by_key(|slice| slice.ingress);
-        let judged = self.judge(&routes)?;
-        let value = match limit {
+        let value = |judged: &Judged| match limit {
             None => self.busiest(&judged.loads).unwrap_or(0.0),
             Some(_) => judged.footprint,
         };
+        let keeps = |judged: &Judged| {
+            let below = |loads: &[f64], limit: f64| {
+                self.busiest(loads).is_none_or(|busiest| busiest <= limit * (1.0 + 1e-6))
+            };
+            below(&judged.loads, limit.unwrap_or(f64::INFINITY))
+                && (!safety_net || below(&judged.copies, 1.0))
+        };
+        let old = self.judge_in_force().filter(|(routes, judged)| {
+            let few = self.problems.iter().all(|of| routes.of(of.ingress).count() <= most);
+            few && keeps(judged) && gap(value(judged), found.bound) <= wanted
+        });
+        let (routes, judged) = match old {
+            Some(old) => old,
+            None => {
+                let weights = self.few(&program, &found, limit, base.as_ref(), most)?;
+                let mut slices = weights::slices(&self.problems, &weights);
+                slices.sort_by_key(|slice| slice.ingress);
+                let routes = Routes { slices };
+                let judged = self.judge(&routes)?;
+                (routes, judged)
+            }
+        };
+        let value = value(&judged);
         let bound = found.bound.min(value);
-        Ok(Outcome {
+        let warm = master.keep(limit.is_none(), &found);
+        let outcome = Outcome {
             value,
             bound,
             link_prices: found.prices.load,
@@ -252,7 +356,8 @@ impl Steps<'_> {
             shortest,
             capacities: self.capacities,
             stopped: found.stopped,
-        })
+        };
+        Ok((outcome, warm))
     }
 
     /// Weights with which all copies fit the capacities.
@@ -406,93 +511,6 @@ impl Steps<'_> {
         }
         schemes.push(scheme("RA", &judged.loads));
         Ok(schemes)
-    }
-}
-
-/// Most rounds of the ascent for one block.
-const ROUNDS: u32 = 600;
-
-/// Routes and bound of every ingress on its own, at prices.
-pub(super) fn each(
-    problems: &[Problem],
-    prices: &Prices,
-    gap: f64,
-    watch: &dyn Watch,
-) -> Vec<Vec<Solved>> {
-    let effort = Effort { gap, rounds: ROUNDS };
-    let done = AtomicU64::new(0);
-    problems
-        .par_iter()
-        .map(|problem| {
-            let solved = solve(problem, prices, None, None, effort, watch);
-            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            watch.progress("ingresses", done, problems.len() as u64);
-            solved
-        })
-        .collect()
-}
-
-/// Routes and bound of one ingress, block by block.
-pub(super) fn solve(
-    problem: &Problem,
-    prices: &Prices,
-    begin: Option<&[Paths]>,
-    divisions: Option<Vec<Division>>,
-    effort: Effort,
-    watch: &dyn Watch,
-) -> Vec<Solved> {
-    let mut divisions = divisions.unwrap_or_default().into_iter();
-    let blocks = problem.blocks.iter().enumerate();
-    blocks
-        .map(|(at, block)| {
-            let begin = begin.map(|begin| begin[at].clone());
-            let prices = prices.of(&block.links);
-            bound::solve(block, &prices, begin, divisions.next(), effort, &|| watch.stopped())
-        })
-        .collect()
-}
-
-pub(super) fn paths(solved: &[Solved]) -> Vec<Paths> {
-    solved.iter().map(|block| block.paths.clone()).collect()
-}
-
-/// Shortest paths of every ingress.
-pub(super) fn shortest(problems: &[Problem], lengths: &[f64]) -> Vec<Vec<Paths>> {
-    let of = |problem: &Problem| {
-        let blocks = problem.blocks.iter();
-        blocks
-            .map(|block| {
-                let lengths: Vec<f64> = block.links.iter().map(|&link| lengths[link]).collect();
-                let mut search = Search::new(&block.graph);
-                tree::shortest(block, &lengths, &mut search).unwrap_or_default()
-            })
-            .collect()
-    };
-    problems.par_iter().map(of).collect()
-}
-
-/// Routes of one slice per ingress.
-fn whole(problems: &[Problem], paths: &[Vec<Paths>]) -> Routes {
-    let mut slices: Vec<Slice> = problems
-        .iter()
-        .zip(paths)
-        .filter(|(problem, _)| !problem.egresses.is_empty())
-        .map(|(problem, paths)| slice(problem, paths, 1.0))
-        .collect();
-    slices.sort_by_key(|slice| slice.ingress);
-    Routes { slices }
-}
-
-pub(super) fn slice(problem: &Problem, paths: &[Paths], weight: f64) -> Slice {
-    Slice {
-        ingress: problem.ingress,
-        weight,
-        paths: problem
-            .egresses
-            .iter()
-            .map(|&egress| (egress, problem.path(paths, egress)))
-            .collect(),
-        prefixes: Vec::new(),
     }
 }
 

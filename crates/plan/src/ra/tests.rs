@@ -45,6 +45,7 @@ fn request<'a>(network: &'a Network, ingresses: Vec<(NodeId, Classes)>) -> Reque
         slices: 1,
         gap: 1e-3,
         against: None,
+        compare: true,
     }
 }
 
@@ -409,4 +410,90 @@ fn the_judge_refuses_routes_that_are_none() {
         },
         "",
     );
+}
+
+#[test]
+fn routes_in_force_stay_while_they_are_within_the_gap() {
+    let network = with_capacities(&abilene());
+    for objective in [Objective::Footprint, Objective::Load] {
+        let request = Request { objective, gap: 0.02, ..load_request(&network, 0.5) };
+        let old = run(&Request { gap: 1e-3, ..request.clone() }, &Unwatched).unwrap();
+        let changed = |rho| Request {
+            ingresses: gravity(&network, rho, 1.0, 1e9).unwrap(),
+            against: Some(old.routes.clone()),
+            ..request.clone()
+        };
+        let kept = run(&changed(0.495), &Unwatched).unwrap();
+        assert_eq!(kept.routes, old.routes, "{objective:?}");
+        assert!(kept.gap() <= 0.02);
+        let new = run(&changed(0.05), &Unwatched).unwrap();
+        assert_ne!(new.routes, old.routes, "{objective:?}");
+        assert!(new.gap() <= 0.021, "{}", new.gap());
+        // Routes of another network are no use.
+        let other =
+            Routes { slices: vec![Slice { paths: Vec::new(), ..old.routes.slices[0].clone() }] };
+        let found = run(&Request { against: Some(other), ..request.clone() }, &Unwatched).unwrap();
+        assert!(found.gap() <= 0.021);
+    }
+}
+
+/// Counts rounds of column generation.
+#[derive(Default)]
+struct Rounds(std::sync::atomic::AtomicU64);
+
+impl Watch for Rounds {
+    fn progress(&self, what: &str, _done: u64, _total: u64) {
+        if what.starts_with("rounds") {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn small_changes_resume_what_is_known() {
+    let network = with_capacities(&abilene());
+    let traffic = |more: f64| {
+        let mut traffic = gravity(&network, 0.5, 1.0, 1e9).unwrap();
+        traffic[3].1.scale(more);
+        traffic
+    };
+    for objective in [Objective::Footprint, Objective::Load] {
+        let request = Request {
+            objective,
+            plain_load: None,
+            compare: false,
+            gap: 2e-3,
+            ingresses: traffic(1.0),
+            ..load_request(&network, 0.5)
+        };
+        let cold = Rounds::default();
+        let (first, warm) = run_warm(&request, None, &cold).unwrap();
+        let changed = Request { ingresses: traffic(1.01), ..request.clone() };
+        let resumed = Rounds::default();
+        let (second, _) = run_warm(&changed, Some(&warm), &resumed).unwrap();
+        assert!(second.gap() <= 2.5e-3, "{}", second.gap());
+        let of = |rounds: &Rounds| rounds.0.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(of(&resumed) <= 2, "{objective:?}: {} after {}", of(&resumed), of(&cold));
+        let rounds =
+            |outcome: &Outcome| -> u32 { outcome.ingresses.iter().map(|of| of.rounds).sum() };
+        if objective == Objective::Footprint {
+            assert!(4 * rounds(&second) < rounds(&first), "{} {}", rounds(&second), rounds(&first));
+        } else {
+            assert!(of(&resumed) < of(&cold), "{} {}", of(&resumed), of(&cold));
+        }
+        // Independent of what was known, nothing is better than the bound says.
+        let alone = run(&changed, &Unwatched).unwrap();
+        assert!(second.bound <= alone.value * (1.0 + 1e-9));
+        assert!(alone.bound <= second.value * (1.0 + 1e-9));
+        // Of another network it is not used.
+        let mut other = network.clone();
+        other.links.swap(0, 5);
+        let moved = Request { network: &other, ..changed };
+        let (found, _) = run_warm(&moved, Some(&warm), &Unwatched).unwrap();
+        assert!(found.gap() <= 2.5e-3);
+    }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     Slice,
+    each::slice,
     reduce::{Paths, Problem},
-    steps::slice,
 };
 use crate::LinkId;
 
@@ -19,6 +19,9 @@ pub(crate) struct Column {
 
 /// Trees of an ingress with their weights, which add up to 1.
 pub(crate) type Mixture = Vec<(f64, Arc<Column>)>;
+
+/// Trees of an ingress with their weights, as paths in its blocks.
+pub(crate) type Trees = Vec<(f64, Vec<Paths>)>;
 
 /// A mixture for each ingress.
 pub(crate) type Weights = Vec<Mixture>;
