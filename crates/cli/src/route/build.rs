@@ -7,7 +7,7 @@ use super::document::{
 use crate::args::route::RouteArgs;
 use crate::format;
 use crate::plan::{scenario::label, watch::Progress};
-use oncewire_plan::ra::{Cost, Outcome, Request};
+use oncewire_plan::ra::{Cost, LoadLimit, Objective, Outcome, Request};
 use oncewire_plan::{LinkId, NodeId, network::Role};
 use oncewire_report::Unit;
 
@@ -29,7 +29,7 @@ pub(super) fn document(
     let eliminates = |link: LinkId| request.eliminates.get(link.index()) != Some(&false);
     let mut volumes = vec![0.0; network.nodes.len()];
     for (ingress, classes) in &request.ingresses {
-        volumes[*ingress] += classes.bytes();
+        volumes[*ingress] += classes.bytes() * outcome.scale;
     }
     let trees = |ingress: NodeId| outcome.routes.of(ingress).count();
     let egresses =
@@ -55,9 +55,9 @@ pub(super) fn document(
             ingresses: outcome.ingresses.len(),
             pairs: outcome.ingresses.iter().map(|of| egresses(of.ingress)).sum(),
         },
-        settings: settings(args, request),
+        settings: settings(args, request, volumes.iter().sum()),
         verdict: Verdict {
-            headline: headline(shortest_reduction, of_routes, outcome),
+            headline: headline(request, shortest_reduction, of_routes, outcome),
             shortest_reduction,
             reduction: of_routes,
             shortest_utilization: busiest(&outcome.shortest.loads),
@@ -145,7 +145,22 @@ fn percent(share: f64) -> String {
     format::number(share, Unit::Share)
 }
 
-fn headline(shortest: f64, reduction: f64, outcome: &Outcome) -> String {
+fn headline(request: &Request<'_>, shortest: f64, reduction: f64, outcome: &Outcome) -> String {
+    if request.objective == Objective::Load {
+        let of =
+            |name: &str| outcome.schemes.iter().find(|scheme| scheme.name == name)?.utilization;
+        let beside = of("SP-Optimal").map_or_else(String::new, |other| {
+            format!(
+                " Elimination on routes that ignore redundancy would reach {:.1} %.",
+                100.0 * other
+            )
+        });
+        return format!(
+            "These routes load the busiest link to {:.1} %, and no routes to less than {:.1} %.{beside}",
+            100.0 * outcome.value,
+            100.0 * outcome.bound
+        );
+    }
     format!(
         "These routes cut the footprint by {:.1} %, elimination on shortest paths by {:.1} %. No routes cut more than {:.1} %.",
         100.0 * reduction,
@@ -155,30 +170,64 @@ fn headline(shortest: f64, reduction: f64, outcome: &Outcome) -> String {
 }
 
 fn objective(request: &Request<'_>) -> String {
-    match request.cost {
+    let limit = match request.objective {
+        Objective::Load => return "utilization of the busiest link".into(),
+        Objective::Footprint => String::new(),
+        Objective::FootprintWithin(LoadLimit::Given(limit)) => {
+            format!("; no link above {}", percent(limit))
+        }
+        Objective::FootprintWithin(LoadLimit::Shortest(times)) => {
+            format!("; no link above {times} times the busiest on shortest paths")
+        }
+        Objective::FootprintWithin(LoadLimit::Least(times)) => {
+            format!("; no link above {times} times the least possible load")
+        }
+    };
+    let footprint: String = match request.cost {
         Cost::Latency => "footprint: bytes times milliseconds of latency, over all links".into(),
         Cost::Hops => "footprint: bytes times links".into(),
-    }
+    };
+    footprint + &limit
 }
 
 fn about(scheme: &str) -> &'static str {
     match scheme {
         "SP" => "shortest paths, no elimination",
         "SP-RE" => "shortest paths, elimination on links",
+        "LP-SP" => "least load without elimination",
+        "SP-Optimal" => "elimination on LP-SP, ideal splits",
+        "LP-SP with RE" => "elimination on LP-SP, as trees",
+        "RA-Heuristic" => "packets choose among these paths",
         "RA" => "these routes",
         _ => "",
     }
 }
 
-fn settings(args: &RouteArgs, request: &Request<'_>) -> Vec<(String, String)> {
+fn settings(args: &RouteArgs, request: &Request<'_>, bytes: f64) -> Vec<(String, String)> {
     let mut settings = vec![
         ("traffic", "gravity, by population".to_owned()),
         ("rho", format!("{} of the traffic is redundant", percent(args.rho))),
         ("inter", format!("{} of the duplicates go to another egress", percent(args.inter))),
-        ("volume", format!("{} enter", format::number(args.volume, Unit::BitsPerSecond))),
+        (
+            "volume",
+            format!("{} enter", format::number(bytes * 8.0 / INTERVAL, Unit::BitsPerSecond)),
+        ),
         ("interval", format::number(INTERVAL, Unit::Seconds)),
         ("cost", if request.cost == Cost::Latency { "latency" } else { "hops" }.into()),
     ];
+    if let Some(load) = request.plain_load {
+        settings.push((
+            "scaled so that",
+            format!("the least possible load without elimination is {}", percent(load)),
+        ));
+    }
+    if let [capacity] = args.capacity[..] {
+        let rate = format::number(capacity, Unit::BitsPerSecond);
+        settings.push(("capacity", format!("{rate} where the map gives none")));
+    }
+    if request.safety_net {
+        settings.push(("safety net", "all copies fit the capacities".into()));
+    }
     if !request.eliminates.is_empty() {
         let links = request.eliminates.iter().filter(|&&eliminates| eliminates).count();
         settings.push(("elimination", format!("on {links} of {} links", request.eliminates.len())));

@@ -5,14 +5,16 @@ mod document;
 mod report;
 mod tables;
 
-use crate::args::route::{CostName, RouteArgs};
+use crate::args::route::{CostName, ObjectiveName, RouteArgs};
 use crate::failure::{Failure, Outcome, nearest};
 use crate::output::{Destination, Output, finish};
 use crate::plan::{scenario, watch::Progress};
 use crate::{output, progress, stdout};
 use document::Document;
-use oncewire_plan::ra::{self, Cost, Objective, Request};
-use oncewire_plan::{Network, NodeId, Scenario, Stage, Text, Watch, routing};
+use oncewire_plan::error::RouteFileError;
+use oncewire_plan::ra::file::RouteFile;
+use oncewire_plan::ra::{self, Cost, LoadLimit, Objective, Request, Routes};
+use oncewire_plan::{Error, Network, NodeId, Scenario, Stage, Text, Watch, routing};
 use std::path::Path;
 
 /// Seconds in which content counts as equal (the thesis's T).
@@ -24,8 +26,14 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
     watch.stage(Stage::Topology);
     let topology = scenario::text(&args.topology)?;
     let name = topology.name.clone();
-    let network = network(args, topology)?;
-    let request = request(args, &network, &name)?;
+    check(args)?;
+    let map = network(args, topology)?;
+    let network = match args.capacity[..] {
+        [] | [_] => map.clone(),
+        _ => map.with_random_capacities(&args.capacity, args.seed),
+    };
+    let against = args.against.as_deref().map(|path| read_routes(path, &map)).transpose()?;
+    let request = request(args, &network, against, &name)?;
     watch.stage(Stage::Solve);
     let outcome = ra::run(&request, &watch)?;
     watch.stage(Stage::Summary);
@@ -34,7 +42,44 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
     if outcome.stopped {
         progress::note("interrupted: these are the best routes so far, with their gap");
     }
-    outputs.write(args, &document)
+    // Of the map as it was given: assumed capacities are no part of it.
+    let routes = RouteFile::new(&request, &outcome).to_json(&map);
+    outputs.write(args, &document, &routes)
+}
+
+/// Options that contradict each other.
+fn check(args: &RouteArgs) -> Outcome {
+    let only = |option: &str, objectives: &str| {
+        Err(Failure::usage(format!("{option} needs --objective {objectives}")))
+    };
+    if args.max_load.is_some() && args.objective != ObjectiveName::Within {
+        return only("--max-load", "within");
+    }
+    if args.stretch.is_some() && args.objective == ObjectiveName::Footprint {
+        return only("--stretch", "within or load");
+    }
+    if args.max_load == Some(0.0) {
+        return Err(Failure::usage("--max-load 0%: no link could carry anything"));
+    }
+    if args.plain_load == Some(0.0) {
+        return Err(Failure::usage("--plain-load 0%: there would be no traffic"));
+    }
+    if let Some(stretch) = args.stretch
+        && !(stretch > 0.0 && stretch.is_finite())
+    {
+        return Err(Failure::usage(format!("--stretch {stretch}: write a number above 0")));
+    }
+    Ok(())
+}
+
+fn read_routes(path: &Path, network: &Network) -> Outcome<Routes> {
+    let text = scenario::text(path)?;
+    let file = RouteFile::from_json(&text.text, network).map_err(|error| match error {
+        // The file may be fine.
+        RouteFileError::AnotherMap { .. } => Error::from(error).about_input(&text.name),
+        error => Error::from(error).in_input(&text.name),
+    })?;
+    Ok(file.routes)
 }
 
 fn network(args: &RouteArgs, topology: Text) -> Outcome<Network> {
@@ -51,8 +96,17 @@ fn network(args: &RouteArgs, topology: Text) -> Outcome<Network> {
     Ok(given.network()?)
 }
 
-fn request<'a>(args: &RouteArgs, network: &'a Network, topology: &str) -> Outcome<Request<'a>> {
-    let bytes = args.volume * INTERVAL / 8.0;
+fn request<'a>(
+    args: &RouteArgs,
+    network: &'a Network,
+    against: Option<Routes>,
+    topology: &str,
+) -> Outcome<Request<'a>> {
+    let bytes = args.volume.unwrap_or(1e9) * INTERVAL / 8.0;
+    let plain_load = match (args.volume, args.plain_load, args.objective) {
+        (None, None, ObjectiveName::Within | ObjectiveName::Load) => Some(0.8),
+        (_, given, _) => given,
+    };
     let mut ingresses = ra::gravity(network, args.rho, args.inter, bytes)
         .map_err(|error| error.about_input(topology))?;
     if !args.ingress.is_empty() {
@@ -67,8 +121,18 @@ fn request<'a>(args: &RouteArgs, network: &'a Network, topology: &str) -> Outcom
             CostName::Latency => Cost::Latency,
             CostName::Hops => Cost::Hops,
         },
-        objective: Objective::Footprint,
-        capacity: None,
+        objective: match (args.objective, args.stretch) {
+            (ObjectiveName::Footprint, _) => Objective::Footprint,
+            (ObjectiveName::Within, times) => Objective::FootprintWithin(match args.max_load {
+                Some(limit) => LoadLimit::Given(limit),
+                None => LoadLimit::Shortest(times.unwrap_or(1.0)),
+            }),
+            (ObjectiveName::Load, Some(times)) => {
+                Objective::FootprintWithin(LoadLimit::Least(times))
+            }
+            (ObjectiveName::Load, None) => Objective::Load,
+        },
+        capacity: args.capacity.first().copied(),
         interval: INTERVAL,
         eliminates: match &args.eliminate {
             None => Vec::new(),
@@ -81,10 +145,12 @@ fn request<'a>(args: &RouteArgs, network: &'a Network, topology: &str) -> Outcom
                     .collect()
             }
         },
-        safety_net: false,
-        slices: 1,
+        plain_load,
+        safety_net: args.safety_net,
+        slices: args.slices.into(),
         gap: args.gap,
-        against: None,
+        against,
+        compare: !args.quick,
     })
 }
 
@@ -122,33 +188,44 @@ fn find(network: &Network, name: &str) -> Outcome<NodeId> {
 /// Files that results are written to; checked and opened first.
 struct Outputs {
     report: Option<Output>,
+    routes: Option<Output>,
 }
 
 impl Outputs {
     fn open(args: &RouteArgs) -> Outcome<Outputs> {
-        if args.report.as_deref() == Some(Path::new("-")) {
-            return Err(Failure::usage(
-                "--report writes a file, standard output has the summary; name a file",
-            ));
+        for (path, what) in [(&args.report, "--report"), (&args.routes, "--routes")] {
+            if path.as_deref() == Some(Path::new("-")) {
+                return Err(Failure::usage(format!(
+                    "{what} writes a file, standard output has the summary; name a file"
+                )));
+            }
         }
         let mut outputs = output::Outputs::beside(args.inputs())?;
         let report =
             args.report.as_deref().map(|path| outputs.file("--report", Some(path))).transpose()?;
+        let routes =
+            args.routes.as_deref().map(|path| outputs.file("--routes", Some(path))).transpose()?;
         if let Some(directory) = &args.csv {
             outputs.directory("--csv", directory, tables::is_ours)?;
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
         }
-        Ok(Outputs { report: report.map(Destination::open).transpose()? })
+        let open = |file: Option<Destination>| file.map(Destination::open).transpose();
+        Ok(Outputs { report: open(report)?, routes: open(routes)? })
     }
 
-    fn write(self, args: &RouteArgs, document: &Document) -> Outcome {
+    fn write(self, args: &RouteArgs, document: &Document, routes: &str) -> Outcome {
         let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
         let mut written = Vec::new();
         if let (Some(path), Some(mut file)) = (&args.report, self.report) {
             file.write(oncewire_report::html::render(&report::report(document)).as_bytes())?;
             written.push(file);
             note(path, "the report; open it in a browser");
+        }
+        if let (Some(path), Some(mut file)) = (&args.routes, self.routes) {
+            file.write(routes.as_bytes())?;
+            written.push(file);
+            note(path, "the routes, for `oncewire plan --routes`");
         }
         if let Some(directory) = &args.csv {
             let files = tables::write(document, directory)?;

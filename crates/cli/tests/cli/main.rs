@@ -17,6 +17,7 @@ mod plan;
 mod readme;
 mod reports;
 mod round_trip;
+mod route;
 mod study;
 mod support;
 mod terminal;

@@ -411,34 +411,37 @@ impl Steps<'_> {
     ) -> Result<Weights, Error> {
         let load = Goal::Load { enough: 0.0 };
         let mut weights = found.weights.clone();
-        // A third of the trees at a time, the lightest; the others share what they carried.
+        let mut keep = weights.iter().map(Vec::len).max().unwrap_or(0).max(most);
+        // What weighs least goes, a third of the trees at a time; the others share what it carried.
+        // Weights for the load alone lie between all that are as good; those with the least
+        // footprint among them need few trees.
         loop {
-            let largest = weights.iter().map(Vec::len).max().unwrap_or(0);
-            let keep = most.max(largest - largest.div_ceil(3).min(largest));
-            weights = weights::heaviest(&weights, keep);
-            let mut master = Master::of(program, &weights);
             if self.watch.stopped() {
                 weights = weights::heaviest(&weights, most);
                 break;
             }
-            match master.settle(load, None, self.watch) {
-                Ok(found) if limit.is_none() => weights = found,
-                Ok(found) => {
-                    let goal = Goal::Cost { limit: limit.unwrap_or(f64::INFINITY) };
-                    weights = match master.settle(goal, Some(&found), self.watch) {
-                        Ok(found) => found,
-                        Err(Error::Stopped) => found,
-                        Err(error) => return Err(error),
-                    };
+            let mut master = Master::of(program, &weights);
+            let settled = master.settle(load, None, self.watch).and_then(|even| {
+                let (reached, net) = master.utilization(&even);
+                let limit = limit.unwrap_or(reached * (1.0 + self.request.gap / 10.0));
+                // The limit may need trees that have gone.
+                if reached > limit || (base.is_some() && net > 1.0) {
+                    return Ok(even);
                 }
+                master.settle(Goal::Cost { limit }, Some(&even), self.watch)
+            });
+            match settled {
+                Ok(settled) => weights = settled,
                 Err(Error::Stopped) => continue,
                 Err(error) => return Err(error),
             }
-            if keep == most {
+            if weights.iter().all(|of| of.len() <= most) {
                 break;
             }
+            keep = most.max(keep.min(weights.iter().map(Vec::len).max().unwrap_or(0)) * 2 / 3);
+            weights = weights::heaviest(&weights, keep);
         }
-        let mut master = Master::of(program, &weights);
+        let master = Master::of(program, &weights);
         let (reached, net) = master.utilization(&weights);
         let allowed = limit.unwrap_or(f64::INFINITY) * (1.0 + 1e-6);
         if reached > allowed || (base.is_some() && net > 1.0 + 1e-6) {
@@ -449,16 +452,7 @@ impl Steps<'_> {
             }
             .into());
         }
-        // Of routes as good for the load, those with the least footprint.
-        if limit.is_none() && !self.watch.stopped() {
-            let limit = reached * (1.0 + self.request.gap / 10.0);
-            match master.settle(Goal::Cost { limit }, Some(&weights), self.watch) {
-                Ok(found) => weights = found,
-                Err(Error::Stopped | Error::Solver(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(weights::heaviest(&weights, most))
+        Ok(weights)
     }
 
     fn of_ingresses(&self, shortest: &Judged, judged: &Judged) -> Vec<OfIngress> {
