@@ -10,6 +10,7 @@ mod link;
 mod man;
 mod pack;
 pub(crate) mod plan;
+pub(crate) mod profile;
 pub(crate) mod route;
 mod study;
 #[cfg(test)]
@@ -103,6 +104,11 @@ pub(crate) enum Command {
     /// Runs the real codec at every device, and compares what leaves the network with what entered
     /// it.
     Emulate(Box<plan::EmulateArgs>),
+    /// Count which bytes of a capture go to which egresses, for `route`
+    ///
+    /// Interval by interval: what repeats, how many egresses have it, and whether routes still suit
+    /// it.
+    Profile(Box<profile::ProfileArgs>),
     /// Compute routes that put equal bytes on the same links
     ///
     /// Where links eliminate redundancy, a link carries what several egresses share once. Routes

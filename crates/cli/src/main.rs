@@ -50,7 +50,8 @@ fn main() -> ExitCode {
         Command::Serve(_) | Command::Connect(_) => true,
         #[cfg(target_os = "linux")]
         Command::Link(_) => true,
-        Command::Study(_) | Command::Plan(_) | Command::Emulate(_) | Command::Route(_) => true,
+        Command::Study(_) | Command::Plan(_) | Command::Emulate(_) => true,
+        Command::Profile(_) | Command::Route(_) => true,
         _ => false,
     };
     if !handles_signals {
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Emulate(args) => plan::emulate::run(args),
+        Command::Profile(args) => plan::profile::run(args),
         Command::Route(args) => route::run(args),
         Command::Index(args) => index::run(args),
         Command::Train(args) => train::run(args),

@@ -1,8 +1,10 @@
-//! `oncewire plan` and `oncewire emulate`: redundancy elimination over a whole network.
+//! `oncewire plan`, `oncewire emulate` and `oncewire profile`: redundancy elimination over a whole
+//! network.
 
 mod build;
 mod document;
 pub(crate) mod emulate;
+pub(crate) mod profile;
 mod report;
 pub(crate) mod scenario;
 pub(crate) mod watch;
@@ -13,10 +15,12 @@ use crate::output::{Destination, Output, finish};
 use crate::{output, progress, stdout};
 use build::Built;
 use oncewire_plan::baseline::Scheme;
+use oncewire_plan::error::RouteFileError;
 use oncewire_plan::lp::{Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
-use oncewire_plan::{Choice, Deploy, Error, Request};
+use oncewire_plan::ra::file::RouteFile;
+use oncewire_plan::{Choice, Deploy, Error, Network, Request};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use watch::Progress;
@@ -91,6 +95,16 @@ fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
         single: args.single.clone(),
         compare: !args.quick,
         against: args.against.as_deref().map(read_plan).transpose()?,
+    })
+}
+
+/// Reads routes for a map.
+pub(crate) fn read_routes(path: &Path, network: &Network) -> Outcome<RouteFile> {
+    let text = scenario::text(path)?;
+    RouteFile::from_json(&text.text, network).map_err(|error| {
+        let stale = matches!(error, RouteFileError::AnotherMap { .. });
+        let error = Error::from(error);
+        if stale { error.about_input(&text.name) } else { error.in_input(&text.name) }.into()
     })
 }
 

@@ -14,6 +14,7 @@ mod memory;
 mod outputs;
 mod pipes;
 mod plan;
+mod profile;
 mod readme;
 mod reports;
 mod round_trip;

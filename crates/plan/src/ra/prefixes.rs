@@ -5,10 +5,10 @@
 //! most traffic, the largest first; then bundles change places while the judge says that it helps.
 //! A slice removes the repeats of its own prefixes only, as SmartRE does over slices.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
-    Prefix, Routes, Slice,
+    Objective, Outcome, Prefix, Request, Routes, Scheme, Slice,
     judge::{self, Judged},
     profile::{Content, Counted, Fold, classes_of},
 };
@@ -167,6 +167,74 @@ pub fn assign(
     }
     routes.slices = slices;
     Ok(all)
+}
+
+/// Divides the prefixes of counted content among the slices of an outcome, if an ingress has several
+/// slices and its sources are known. The outcome's routes, value and loads are those of prefixes
+/// then; its bound stays. `limit` is the highest utilization that links may have.
+///
+/// # Errors
+/// As [`assign`].
+pub fn divide(
+    request: &Request<'_>,
+    counted: &Counted,
+    limit: Option<f64>,
+    outcome: &mut Outcome,
+    watch: &dyn Watch,
+) -> Result<Vec<Assigned>, Error> {
+    let several = outcome.routes.slices.windows(2).any(|pair| pair[0].ingress == pair[1].ingress);
+    let mut members = counted.ingresses.iter().flat_map(|of| &of.1).flat_map(|one| &one.members);
+    if !several || members.all(|member| member.prefix.is_none()) {
+        return Ok(Vec::new());
+    }
+    let task = Task {
+        network: request.network,
+        cost: request.cost,
+        eliminates: &request.eliminates,
+        capacities: &outcome.capacities,
+        load: request.objective == Objective::Load,
+        limit,
+        threshold: THRESHOLD,
+    };
+    let mut routes = outcome.routes.clone();
+    let assigned = assign(&task, counted, &mut routes, watch)?;
+    if let Some(Assigned { after, .. }) = assigned.last() {
+        let load = judge::busiest(&judged_loads(&task, counted, &routes)?, task.capacities);
+        outcome.value = if task.load { after.load } else { after.footprint };
+        outcome.schemes.push(Scheme {
+            name: "RA by prefixes",
+            footprint: after.footprint,
+            utilization: load.map(|busiest| busiest.1),
+        });
+        outcome.routes = routes;
+    }
+    Ok(assigned)
+}
+
+/// What prefixes put on links, each by its slice.
+fn judged_loads(task: &Task<'_>, counted: &Counted, routes: &Routes) -> Result<Vec<f64>, Error> {
+    let mut loads = vec![0.0; task.network.links.len()];
+    for (ingress, content) in &counted.ingresses {
+        let slices: Vec<&Slice> = routes.of(*ingress).collect();
+        for slice in &slices {
+            let own: HashSet<Prefix> = slice.prefixes.iter().copied().collect();
+            let rest = own.iter().any(|prefix| prefix.length == 0);
+            let mine = |source: Source| {
+                slices.len() == 1 || source.map_or(rest, |prefix| own.contains(&prefix))
+            };
+            let classes = Classes::Listed(classes_of(content, mine, EXACT));
+            let alone = Slice { weight: 1.0, ..(*slice).clone() };
+            let judged = judge::judge(
+                task.network,
+                task.cost,
+                &[(*ingress, classes)],
+                &Routes { slices: vec![alone] },
+                task.eliminates,
+            )?;
+            loads.iter_mut().zip(&judged.loads).for_each(|(sum, load)| *sum += load);
+        }
+    }
+    Ok(loads)
 }
 
 /// No folding.

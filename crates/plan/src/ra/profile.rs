@@ -91,6 +91,49 @@ impl Counted {
     }
 }
 
+/// How content is spread over egresses (thesis, section 6.4).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Striping {
+    /// Bytes that enter, all copies.
+    pub volume: f64,
+    /// Bytes of one copy of each.
+    pub unique: f64,
+    /// Share of the unique bytes that go to one egress, to two, and so on.
+    pub by_egresses: Vec<f64>,
+    /// Pairs of egresses with the share of the redundant bytes that both have, largest first; pairs
+    /// that share nothing are left out.
+    pub pairs: Vec<(NodeId, NodeId, f64)>,
+}
+
+impl Striping {
+    /// Of an ingress's content.
+    pub fn new(content: &[Content]) -> Self {
+        let volume = Counted::volume(content);
+        let unique: f64 = content.iter().map(|one| one.bytes).sum();
+        let redundant = volume - unique;
+        let mut by_egresses: Vec<f64> = Vec::new();
+        let mut pairs: BTreeMap<(NodeId, NodeId), f64> = BTreeMap::new();
+        for one in content {
+            let egresses: Vec<NodeId> = one.set(|_| true).into_keys().collect();
+            by_egresses.resize(by_egresses.len().max(egresses.len()), 0.0);
+            by_egresses[egresses.len() - 1] += one.bytes / unique;
+            for (at, &first) in egresses.iter().enumerate() {
+                for &second in &egresses[at + 1..] {
+                    *pairs.entry((first, second)).or_default() += one.bytes / redundant;
+                }
+            }
+        }
+        let mut pairs: Vec<_> = pairs.into_iter().map(|((a, b), share)| (a, b, share)).collect();
+        pairs.sort_by(|a, b| b.2.total_cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1))));
+        Self { volume, unique, by_egresses, pairs }
+    }
+
+    /// Share of the bytes that repeat others of the interval.
+    pub fn redundancy(&self) -> f64 {
+        if self.volume > 0.0 { 1.0 - self.unique / self.volume } else { 0.0 }
+    }
+}
+
 /// Classes of content from the sources that `of` accepts.
 ///
 /// Large sets are folded: the bytes become a class of the two egresses with most traffic, and

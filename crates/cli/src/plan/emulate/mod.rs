@@ -1,7 +1,7 @@
 //! `oncewire emulate`: packets through a planned network, with the real codec.
 
 mod document;
-mod traffic;
+pub(super) mod traffic;
 
 use super::scenario::{self, Scenario};
 use super::watch::Progress;
@@ -16,6 +16,7 @@ use oncewire_packet::prefix::Prefixes;
 use oncewire_plan::emulate::{self, FlashCrowd, Replan, Report, Request, Reroute};
 use oncewire_plan::error::EmulationError;
 use oncewire_plan::{Error, Stage};
+use std::path::Path;
 use traffic::{CaptureFiles, Traffic, mapping_notes};
 
 /// One scheme's run, for the document.
@@ -99,13 +100,8 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
             "--flash-crowd is for synthetic packets; a capture is carried as it is",
         ));
     } else {
-        let prefixes = args.prefixes.as_deref().map(|path| -> Outcome<_> {
-            let table = Prefixes::parse(&scenario::read(path)?);
-            Ok(Box::new(
-                table.map_err(|error| Failure::damaged(format!("{}: {error}", path.display())))?,
-            ))
-        });
-        emulate::Source::Captured { ingress: args.ingress.clone(), prefixes: prefixes.transpose()? }
+        let prefixes = prefixes(args.prefixes.as_deref())?;
+        emulate::Source::Captured { ingress: args.ingress.clone(), prefixes }
     };
     let replan =
         |every| Replan { every, trigger: args.trigger, delay: args.delay, stagger: args.stagger };
@@ -125,8 +121,19 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
     })
 }
 
+/// Reads a table of prefixes and nodes.
+pub(super) fn prefixes(path: Option<&Path>) -> Outcome<Option<Box<Prefixes>>> {
+    let read = |path: &Path| -> Outcome<_> {
+        let table = Prefixes::parse(&scenario::read(path)?);
+        Ok(Box::new(
+            table.map_err(|error| Failure::damaged(format!("{}: {error}", path.display())))?,
+        ))
+    };
+    path.map(read).transpose()
+}
+
 /// What failed: reading captures, or the emulator.
-enum Failed {
+pub(super) enum Failed {
     Reading(Failure),
     Emulator(Error),
 }

@@ -61,7 +61,7 @@ fn tiny_share(share: f64) -> String {
 }
 
 /// Capture files, read once per pass.
-pub(super) struct CaptureFiles<'a> {
+pub(in crate::plan) struct CaptureFiles<'a> {
     sources: Vec<Source>,
     watch: &'a Progress,
     /// Captures that ended in an error, in words; set by the first pass. The packets before the
@@ -70,11 +70,11 @@ pub(super) struct CaptureFiles<'a> {
 }
 
 impl<'a> CaptureFiles<'a> {
-    pub(super) fn new(sources: Vec<Source>, watch: &'a Progress) -> CaptureFiles<'a> {
+    pub(in crate::plan) fn new(sources: Vec<Source>, watch: &'a Progress) -> CaptureFiles<'a> {
         CaptureFiles { sources, watch, damaged: None }
     }
 
-    pub(super) fn into_damaged(self) -> Vec<String> {
+    pub(in crate::plan) fn into_damaged(self) -> Vec<String> {
         self.damaged.unwrap_or_default()
     }
 }
@@ -120,7 +120,7 @@ impl Captures for CaptureFiles<'_> {
 }
 
 /// Says how many packets of a capture were left out, and why.
-pub(super) fn mapping_notes(mapped: Option<&Mapped>, notes: &mut Vec<String>) {
+pub(in crate::plan) fn mapping_notes(mapped: Option<&Mapped>, notes: &mut Vec<String>) {
     let Some(mapped) = mapped else { return };
     let left_out = [
         (mapped.nowhere, "have an address that lies behind no node"),

@@ -107,6 +107,19 @@ fn each_byte_counts_once_with_all_who_had_it() {
     ];
     assert_eq!(found, expected);
 
+    // Block 2 has two extra copies, block 9 one; b and c share both, a and b, and a and c, block 2.
+    let instance = star(5);
+    let mut counter = Counter::new(&instance, settings(Counting::Sets)).unwrap();
+    packets.iter().for_each(|packet| assert_eq!(counter.push(packet).unwrap(), None));
+    let striping = Striping::new(&counter.finish().unwrap().1.ingresses[0].1);
+    let unique = 3000.0 + 5.0 * header;
+    let near = |found: f64, known: f64| (found - known).abs() < 1e-9;
+    assert!(near(striping.redundancy(), 2400.0 / (unique + 2400.0)), "{striping:?}");
+    assert!(near(striping.by_egresses[1] * unique, 600.0));
+    assert!(near(striping.by_egresses[2] * unique, 600.0));
+    let pairs: Vec<_> = striping.pairs.iter().map(|pair| (pair.0.0, pair.1.0, pair.2)).collect();
+    assert_eq!(pairs, [(2, 3, 0.5), (1, 2, 0.25), (1, 3, 0.25)]);
+
     // The thesis: block 2 counts for b with a, for c with b, and for a with c; block 9 for c with b.
     let pairs = count(Counting::Pairs, &packets);
     let shared: Vec<(f64, u32, u32)> = pairs
