@@ -188,6 +188,7 @@ impl Judge {
             capacity: None,
             interval: counted.interval,
             eliminates: Vec::new(),
+            plain_load: None,
             safety_net: false,
             slices: 1,
             gap: GAP,

@@ -197,6 +197,10 @@ pub fn divide(
         threshold: THRESHOLD,
     };
     let mut routes = outcome.routes.clone();
+    let mut counted = counted.clone();
+    let content = counted.ingresses.iter_mut().flat_map(|of| &mut of.1);
+    content.for_each(|one| one.bytes *= outcome.scale);
+    let counted = &counted;
     let assigned = assign(&task, counted, &mut routes, watch)?;
     if let Some(Assigned { after, .. }) = assigned.last() {
         let load = judge::busiest(&judged_loads(&task, counted, &routes)?, task.capacities);

@@ -26,13 +26,13 @@ pub struct Kept {
 /// As [`ra::run`].
 pub fn keep(request: &Request<'_>, in_force: &Routes, watch: &dyn Watch) -> Result<Kept, Error> {
     let mut outcome = ra::run(request, watch)?;
-    let Ok(judged) = judge::judge(
-        request.network,
-        request.cost,
-        &request.ingresses,
-        in_force,
-        &request.eliminates,
-    ) else {
+    let mut ingresses = request.ingresses.clone();
+    for (_, classes) in &mut ingresses {
+        classes.scale(outcome.scale);
+    }
+    let Ok(judged) =
+        judge::judge(request.network, request.cost, &ingresses, in_force, &request.eliminates)
+    else {
         return Ok(Kept { outcome, kept: false, in_force: None });
     };
     let busiest = judged.busiest(&outcome.capacities).map(|busiest| busiest.1);

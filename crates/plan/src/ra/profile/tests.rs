@@ -309,6 +309,7 @@ fn request(network: &Network, bytes: [f64; 2]) -> Request<'_> {
         capacity: None,
         interval: 60.0,
         eliminates: Vec::new(),
+        plain_load: None,
         safety_net: false,
         slices: 1,
         gap: 1e-3,
