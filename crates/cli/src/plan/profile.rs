@@ -189,6 +189,7 @@ impl Judge {
             interval: counted.interval,
             eliminates: Vec::new(),
             plain_load: None,
+            compare: false,
             safety_net: false,
             slices: 1,
             gap: GAP,

@@ -1,8 +1,8 @@
 //! Profiles of content from packets (thesis, section 6.2, "Computing Profiles and Partial Packet
 //! Matches"): which bytes of an ingress went to which egresses within an interval.
 //!
-//! [`Counter`] counts them, a [`Content`] at a time; [`Counted::classes`] makes the solver's classes
-//! of them, and [`keep`] says whether routes in force still suit them. `docs/ROUTING.md`, "Profiles
+//! [`Counter`] counts them, interval by interval; [`Counted::classes`] makes the solver's classes of
+//! them, and [`minute`] says whether routes in force still suit them. `docs/ROUTING.md`, "Profiles
 //! from packets", defines every quantity and the text form.
 
 mod count;
@@ -12,7 +12,7 @@ mod text;
 use std::collections::BTreeMap;
 
 pub use count::{Counter, Counting, Settings};
-pub use force::{ALARM, Kept, Minute, keep, minute};
+pub use force::{ALARM, Minute, minute};
 
 use super::{Class, Classes, Prefix};
 use crate::NodeId;
