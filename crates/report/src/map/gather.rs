@@ -88,7 +88,33 @@ impl Wire {
 
 /// The PoPs and connections with the most traffic, and notes on what is left out.
 pub(super) fn gather(map: &Map) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
+    let (mut pops, pop_of) = pops(map);
+    let mut wires = wires(map, &pop_of, &mut pops);
     let mut notes = Vec::new();
+    if pops.len() > MOST_POPS {
+        let (whole, most) =
+            (format::count_of(pops.len() as u64), format::count_of(MOST_POPS as u64));
+        notes.push(format!("The map shows the {most} PoPs with the most traffic, of {whole}."));
+        keep_most(&mut pops, &mut wires);
+    }
+    if wires.len() > MOST_WIRES {
+        let whole = format::count_of(wires.len() as u64);
+        let most = format::count_of(MOST_WIRES as u64);
+        notes.push(format!(
+            "The map shows the {most} connections with the most traffic, of {whole}."
+        ));
+        wires.sort_by(|a, b| {
+            descending(a.bytes(|load| load.before), b.bytes(|load| load.before))
+                .then(a.ends.cmp(&b.ends))
+        });
+        wires.truncate(MOST_WIRES);
+    }
+    name_and_size(&mut pops);
+    (pops, wires, notes)
+}
+
+/// All PoPs, and for each node the index of its PoP.
+fn pops(map: &Map) -> (Vec<Pop>, Vec<usize>) {
     let mut index: BTreeMap<u32, usize> = BTreeMap::new();
     let mut pops: Vec<Pop> = Vec::new();
     // A PoP has the name of its first core router.
@@ -119,6 +145,11 @@ pub(super) fn gather(map: &Map) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
         pop.cache_use = largest(pop.cache_use, device.cache_use);
         pop.operations_use = largest(pop.operations_use, device.operations_use);
     }
+    (pops, pop_of)
+}
+
+/// The connections between PoPs. Links within one are counted there.
+fn wires(map: &Map, pop_of: &[usize], pops: &mut [Pop]) -> Vec<Wire> {
     let mut pairs: BTreeMap<[usize; 2], [Load; 2]> = BTreeMap::new();
     for link in &map.links {
         let (Some(&from), Some(&to)) =
@@ -133,61 +164,50 @@ pub(super) fn gather(map: &Map) -> (Vec<Pop>, Vec<Wire>, Vec<String>) {
             pairs.entry(key).or_default()[way].add(link);
         }
     }
-    let mut wires: Vec<Wire> =
-        pairs.into_iter().map(|(ends, loads)| Wire { ends, loads }).collect();
-    if pops.len() > MOST_POPS {
-        let mut order: Vec<usize> = (0..pops.len()).collect();
-        order.sort_by(|&a, &b| descending(pops[a].volume, pops[b].volume).then(a.cmp(&b)));
-        let (whole, most) =
-            (format::count_of(pops.len() as u64), format::count_of(MOST_POPS as u64));
-        notes.push(format!("The map shows the {most} PoPs with the most traffic, of {whole}."));
-        let mut kept = vec![None; pops.len()];
-        order.truncate(MOST_POPS);
-        order.sort_unstable();
-        for (new, &old) in order.iter().enumerate() {
-            kept[old] = Some(new);
+    pairs.into_iter().map(|(ends, loads)| Wire { ends, loads }).collect()
+}
+
+/// Keeps the PoPs with the most traffic, and the connections between those.
+fn keep_most(pops: &mut Vec<Pop>, wires: &mut Vec<Wire>) {
+    let mut order: Vec<usize> = (0..pops.len()).collect();
+    order.sort_by(|&a, &b| descending(pops[a].volume, pops[b].volume).then(a.cmp(&b)));
+    let mut kept = vec![None; pops.len()];
+    order.truncate(MOST_POPS);
+    order.sort_unstable();
+    for (new, &old) in order.iter().enumerate() {
+        kept[old] = Some(new);
+    }
+    wires.retain_mut(|wire| match wire.ends.map(|end| kept[end]) {
+        [Some(a), Some(b)] => {
+            wire.ends = [a, b];
+            true
         }
-        wires.retain_mut(|wire| match wire.ends.map(|end| kept[end]) {
-            [Some(a), Some(b)] => {
-                wire.ends = [a, b];
-                true
-            }
-            _ => false,
-        });
-        let mut at = 0;
-        pops.retain(|_| {
-            at += 1;
-            kept[at - 1].is_some()
-        });
-    }
-    if wires.len() > MOST_WIRES {
-        let whole = format::count_of(wires.len() as u64);
-        let most = format::count_of(MOST_WIRES as u64);
-        notes.push(format!(
-            "The map shows the {most} connections with the most traffic, of {whole}."
-        ));
-        wires.sort_by(|a, b| {
-            descending(a.bytes(|load| load.before), b.bytes(|load| load.before))
-                .then(a.ends.cmp(&b.ends))
-        });
-        wires.truncate(MOST_WIRES);
-    }
+        _ => false,
+    });
+    let mut at = 0;
+    pops.retain(|_| {
+        at += 1;
+        kept[at - 1].is_some()
+    });
+}
+
+/// Sets names to be drawn, and radii by volume.
+fn name_and_size(pops: &mut [Pop]) {
     // The city alone, unless two PoPs have the same.
     let short = |full: &str| full.split(',').next().unwrap_or(full).trim().to_owned();
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    for pop in &pops {
+    for pop in &*pops {
         *times.entry(short(&pop.full)).or_default() += 1;
     }
     let most = pops.iter().map(|pop| pop.volume).fold(0.0, f64::max);
     let room = (9.0 * (60.0 / pops.len() as f64).sqrt()).clamp(2.5, 9.0);
-    for pop in &mut pops {
+    for pop in pops {
         let city = short(&pop.full);
         let city = if city.is_empty() || times[&city] > 1 { &pop.full } else { &city };
         pop.name = cut(city, NAME);
         let share = if most > 0.0 { (pop.volume / most).clamp(0.0, 1.0) } else { 0.0 };
         pop.radius = 2.8 + room * share.sqrt();
     }
-    (pops, wires, notes)
 }
 
 fn cut(text: &str, most: usize) -> String {

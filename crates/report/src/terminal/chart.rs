@@ -89,121 +89,20 @@ impl<W: Write> Page<'_, W> {
 
     /// A bar for each category and each series.
     fn bars(&mut self, chart: &Chart) -> io::Result<()> {
-        const FILLS: [char; 6] = ['█', '▓', '▒', '░', '#', '='];
-        let stacked = chart.kind == ChartKind::StackedBars;
-        let series: Vec<&Series> = chart
-            .series
-            .iter()
-            .filter(|series| !series.right && !series.points.is_empty())
-            .collect();
-        let places: Vec<f64> = {
-            let mut places: Vec<f64> = series
-                .iter()
-                .flat_map(|series| series.points.iter().map(|point| point.0))
-                .collect();
-            places.sort_by(f64::total_cmp);
-            places.dedup();
-            places
-        };
-        let name = |place: f64| {
-            let category = if place >= 0.0 { chart.x.categories.get(place as usize) } else { None };
-            let name = category.cloned().unwrap_or_else(|| format::number(place, chart.x.unit));
-            cut(&sanitize(&name), self.width / 4)
-        };
-        let value = |series: &Series, place: f64| {
-            series.points.iter().find(|point| point.0 == place).map(|point| point.1)
-        };
-        let alone = series.len() == 1 || stacked;
-        let shown = if alone { 2 * LINES } else { (2 * LINES / series.len().max(1)).max(3) };
-        let labels = if alone {
-            0
-        } else {
-            series
-                .iter()
-                .map(|series| columns(&cut(&sanitize(&series.name), self.width / 5)))
-                .max()
-                .unwrap_or(0)
-        };
-        let widest =
-            places.iter().take(shown).map(|&place| columns(&name(place))).max().unwrap_or(0);
-        let sum = |place: f64| series.iter().filter_map(|series| value(series, place)).sum::<f64>();
-        let most = if stacked {
-            places.iter().map(|&place| sum(place)).fold(0.0, f64::max)
-        } else {
-            series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|point| point.1)
-                .filter(|y| y.is_finite())
-                .fold(0.0, f64::max)
-        };
-        let least = series
-            .iter()
-            .flat_map(|series| &series.points)
-            .map(|point| point.1)
-            .filter(|&y| y > 0.0)
-            .fold(f64::INFINITY, f64::min);
-        let room = self.width.saturating_sub(widest + labels + 18).clamp(8, 60);
-        let length = |value: f64| {
-            let share = if chart.y.log {
-                (value / least * 2.0).ln() / (most / least * 2.0).ln()
-            } else {
-                value / most
-            };
-            if share.is_finite() { share.clamp(0.0, 1.0) * room as f64 } else { 0.0 }
-        };
-        let mut lines = Vec::new();
-        for &place in places.iter().take(shown) {
-            let pad = |text: &str, to: usize| {
-                format!("{text}{}", " ".repeat(to.saturating_sub(columns(text))))
-            };
-            if stacked {
-                let (mut bar, mut upto) = (String::new(), 0.0);
-                for (at, series) in series.iter().enumerate() {
-                    upto += value(series, place).unwrap_or(0.0).max(0.0);
-                    let until = (upto / most * room as f64).round() as usize;
-                    bar.extend(std::iter::repeat_n(
-                        FILLS[at % FILLS.len()],
-                        until.saturating_sub(columns(&bar)),
-                    ));
-                }
-                lines.push(format!(
-                    "{}  {bar} {}",
-                    pad(&name(place), widest),
-                    format::number(sum(place), chart.y.unit)
-                ));
-                continue;
-            }
-            for (at, series) in series.iter().enumerate() {
-                let first = if at == 0 { name(place) } else { String::new() };
-                let label = if alone {
-                    String::new()
-                } else {
-                    format!("{}  ", pad(&cut(&sanitize(&series.name), self.width / 5), labels))
-                };
-                let (bar, shown) = match value(series, place) {
-                    Some(value) => (blocks(length(value)), format::number(value, chart.y.unit)),
-                    None => (String::new(), format::MISSING.into()),
-                };
-                let space = if bar.is_empty() { "" } else { " " };
-                lines.push(format!("{}  {label}{bar}{space}{shown}", pad(&first, widest)));
-            }
-        }
-        for line in lines {
+        let bars = Bars::new(chart, self.width);
+        for line in bars.lines() {
             self.line(&line)?;
         }
-        if stacked {
-            let key: Vec<String> = series
-                .iter()
-                .enumerate()
-                .map(|(at, series)| {
-                    format!("{} {}", FILLS[at % FILLS.len()], sanitize(&series.name))
-                })
-                .collect();
+        if bars.is_stacked {
+            let key = |(at, series): (usize, &&Series)| {
+                format!("{} {}", FILLS[at % FILLS.len()], sanitize(&series.name))
+            };
+            let key: Vec<String> = bars.series.iter().enumerate().map(key).collect();
             self.caption(&key.join("   "))?;
         }
-        if places.len() > shown {
-            self.dim(&format!("... {} more in {}", places.len() - shown, self.complete_in))?;
+        let (places, shown) = (bars.places.len(), bars.shown);
+        if places > shown {
+            self.dim(&format!("... {} more in {}", places - shown, self.complete_in))?;
         }
         let scale = if chart.y.log { " (log scale)" } else { "" };
         self.caption(&format!(
@@ -212,6 +111,138 @@ impl<W: Write> Page<'_, W> {
             sanitize(&chart.x.label)
         ))
     }
+}
+
+/// Fills of stacked bars, one for each series.
+const FILLS: [char; 6] = ['█', '▓', '▒', '░', '#', '='];
+
+/// A chart of bars, laid out for a page.
+struct Bars<'a> {
+    chart: &'a Chart,
+    /// Columns of the page.
+    width: usize,
+    is_stacked: bool,
+    /// The series of the left axis that have points.
+    series: Vec<&'a Series>,
+    /// Where they have points, ascending; and how many of these places are shown.
+    places: Vec<f64>,
+    shown: usize,
+    /// There is one bar for each place.
+    is_alone: bool,
+}
+
+impl<'a> Bars<'a> {
+    fn new(chart: &'a Chart, width: usize) -> Bars<'a> {
+        let is_stacked = chart.kind == ChartKind::StackedBars;
+        let has_bars = |series: &&Series| !series.right && !series.points.is_empty();
+        let series: Vec<&Series> = chart.series.iter().filter(has_bars).collect();
+        let mut places: Vec<f64> =
+            series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        let is_alone = series.len() == 1 || is_stacked;
+        let shown = if is_alone { 2 * LINES } else { (2 * LINES / series.len().max(1)).max(3) };
+        Bars { chart, width, is_stacked, series, places, shown, is_alone }
+    }
+
+    /// The name of a place.
+    fn name(&self, place: f64) -> String {
+        let x = &self.chart.x;
+        let category = if place >= 0.0 { x.categories.get(place as usize) } else { None };
+        let name = category.cloned().unwrap_or_else(|| format::number(place, x.unit));
+        cut(&sanitize(&name), self.width / 4)
+    }
+
+    /// What a series of several is called.
+    fn label(&self, series: &Series) -> String {
+        cut(&sanitize(&series.name), self.width / 5)
+    }
+
+    /// The sum of all series at a place.
+    fn sum(&self, place: f64) -> f64 {
+        self.series.iter().filter_map(|series| value(series, place)).sum()
+    }
+
+    /// The longest bar.
+    fn most(&self) -> f64 {
+        if self.is_stacked {
+            return self.places.iter().map(|&place| self.sum(place)).fold(0.0, f64::max);
+        }
+        self.values().filter(|y| y.is_finite()).fold(0.0, f64::max)
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.series.iter().flat_map(|series| &series.points).map(|point| point.1)
+    }
+
+    /// The bars, with their names and values.
+    fn lines(&self) -> Vec<String> {
+        let shown = || self.places.iter().copied().take(self.shown);
+        let widest = shown().map(|place| columns(&self.name(place))).max().unwrap_or(0);
+        let labels = if self.is_alone {
+            0
+        } else {
+            self.series.iter().map(|series| columns(&self.label(series))).max().unwrap_or(0)
+        };
+        let room = self.width.saturating_sub(widest + labels + 18).clamp(8, 60);
+        let most = self.most();
+        if self.is_stacked {
+            return shown().map(|place| self.stack(place, widest, most, room)).collect();
+        }
+        let least = self.values().filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
+        let length = |value: f64| {
+            let share = if self.chart.y.log {
+                (value / least * 2.0).ln() / (most / least * 2.0).ln()
+            } else {
+                value / most
+            };
+            if share.is_finite() { share.clamp(0.0, 1.0) * room as f64 } else { 0.0 }
+        };
+        let mut lines = Vec::new();
+        for place in shown() {
+            for (at, series) in self.series.iter().enumerate() {
+                let first = if at == 0 { self.name(place) } else { String::new() };
+                let label = if self.is_alone {
+                    String::new()
+                } else {
+                    format!("{}  ", pad(&self.label(series), labels))
+                };
+                let (bar, shown) = match value(series, place) {
+                    Some(value) => {
+                        (blocks(length(value)), format::number(value, self.chart.y.unit))
+                    }
+                    None => (String::new(), format::MISSING.into()),
+                };
+                let space = if bar.is_empty() { "" } else { " " };
+                lines.push(format!("{}  {label}{bar}{space}{shown}", pad(&first, widest)));
+            }
+        }
+        lines
+    }
+
+    /// The bar of a place, all series on top of each other.
+    fn stack(&self, place: f64, widest: usize, most: f64, room: usize) -> String {
+        let (mut bar, mut upto) = (String::new(), 0.0);
+        for (at, series) in self.series.iter().enumerate() {
+            upto += value(series, place).unwrap_or(0.0).max(0.0);
+            let until = (upto / most * room as f64).round() as usize;
+            bar.extend(std::iter::repeat_n(
+                FILLS[at % FILLS.len()],
+                until.saturating_sub(columns(&bar)),
+            ));
+        }
+        let sum = format::number(self.sum(place), self.chart.y.unit);
+        format!("{}  {bar} {sum}", pad(&self.name(place), widest))
+    }
+}
+
+fn value(series: &Series, place: f64) -> Option<f64> {
+    series.points.iter().find(|point| point.0 == place).map(|point| point.1)
+}
+
+/// The text with spaces up to this width.
+fn pad(text: &str, to: usize) -> String {
+    format!("{text}{}", " ".repeat(to.saturating_sub(columns(text))))
 }
 
 /// A bar of that many columns, in steps of an eighth.
