@@ -261,14 +261,7 @@ impl Receiver {
             return Err(Violation::Replay);
         }
         // Everything is checked before anything is delivered.
-        self.restored.clear();
-        self.buffer.clear();
-        for record in Records::new(plain, next) {
-            if let Record::Packet(packet) | Record::Run(packet) = record? {
-                let restored = self.restore(&packet, counter)?;
-                self.restored.push(restored);
-            }
-        }
+        self.restore_all(counter, plain, next)?;
         self.stats.datagrams += 1;
         self.stats.bytes += (plain.len() + SEAL) as u64;
         let inner_before = self.stats.inner_bytes;
@@ -313,16 +306,8 @@ impl Receiver {
                         continue;
                     };
                     let record = self.keep(record, restored, counter, &buffer)?;
-                    let frame = Frame { place, record, waited: None };
-                    match self.decode(&frame, now, out) {
-                        Ok(Fate::Stored(range)) => self.stored(range, now, out),
-                        Ok(Fate::NotStored) => is_stored = false,
-                        Ok(Fate::Waits) => {
-                            // One for the datagram itself: a record that follows in it may be what
-                            // the frame waits for.
-                            let new = Unfinished { waiting: 1, is_stored: true };
-                            self.unfinished.entry(counter).or_insert(new).waiting += 1;
-                        }
+                    match self.arrived(Frame { place, record, waited: None }, now, out) {
+                        Ok(is_frame_stored) => is_stored &= is_frame_stored,
                         Err(error) => {
                             is_stored = false;
                             violation = Some(error);
@@ -353,6 +338,40 @@ impl Receiver {
             self.received.insert(counter, now);
         }
         violation.map_or(Ok(()), Err)
+    }
+
+    /// Restores the headers of all records of a datagram, which checks the records.
+    fn restore_all(&mut self, counter: u64, plain: &[u8], next: u64) -> Result<(), Violation> {
+        self.restored.clear();
+        self.buffer.clear();
+        for record in Records::new(plain, next) {
+            if let Record::Packet(packet) | Record::Run(packet) = record? {
+                let restored = self.restore(&packet, counter)?;
+                self.restored.push(restored);
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame has arrived. Returns whether nothing of it was rejected so far: it is stored, or it
+    /// waits.
+    fn arrived(
+        &mut self,
+        frame: Frame<'_>,
+        now: Instant,
+        out: &mut Delivered,
+    ) -> Result<bool, Violation> {
+        match self.decode(&frame, now, out)? {
+            Fate::Stored(range) => self.stored(range, now, out),
+            Fate::NotStored => return Ok(false),
+            Fate::Waits => {
+                // One for the datagram itself: a record that follows in it may be what the frame
+                // waits for.
+                let new = Unfinished { waiting: 1, is_stored: true };
+                self.unfinished.entry(frame.place.0).or_insert(new).waiting += 1;
+            }
+        }
+        Ok(true)
     }
 
     /// Restores the header of a record to the buffer; `None` if the peer refers to one that is not
