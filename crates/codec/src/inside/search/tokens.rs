@@ -92,6 +92,26 @@ impl Source<'_> {
         &self.ahead.tokens[self.next..]
     }
 
+    /// Goes over tokens that are what those of a block are expected to be. Returns how many these
+    /// are.
+    fn pass_equal(&mut self, alignment: &mut Alignment, here: &[Token]) -> usize {
+        let mut at = 0;
+        loop {
+            let ahead = self.ahead();
+            let same = follow(alignment, &here[at..], ahead);
+            let is_ahead = same < ahead.len();
+            at += same;
+            self.next += same;
+            if is_ahead || at == here.len() {
+                return at;
+            }
+            at += self.skip(alignment, &here[at..]);
+            if at == here.len() || !self.read(1) {
+                return at;
+            }
+        }
+    }
+
     /// Goes over tokens that are what those of a block are expected to be, once none is ahead,
     /// without reading them. Returns how many these are; the next one may be such a token, too.
     fn skip(&mut self, alignment: &mut Alignment, here: &[Token]) -> usize {
@@ -417,22 +437,8 @@ impl<'a> Search<'a> {
         // First token of the unfinished step.
         let (mut first, mut at) = (start, start);
         let mut is_at_end = loop {
-            // Equal tokens.
             let run = at;
-            loop {
-                let ahead = source.ahead();
-                let same = follow(&mut alignment, &opened.tokens[at..end], ahead);
-                let is_ahead = same < ahead.len();
-                at += same;
-                source.next += same;
-                if is_ahead || at == end {
-                    break;
-                }
-                at += source.skip(&mut alignment, &opened.tokens[at..end]);
-                if at == end || !source.read(1) {
-                    break;
-                }
-            }
+            at += source.pass_equal(&mut alignment, &opened.tokens[at..end]);
             let run_bits = bit_of(at) - bit_of(first);
             self.steps.push(kind.finish((at - run) as u32, run_bits, source.at()));
             if at > run {
