@@ -1,12 +1,14 @@
 //! Files that decide whom an end trusts: read within a limit, and only if nobody else can change
 //! or replace them.
 
-use super::secret::SECRET_PREFIX;
 use crate::ownership::{self, OwnershipError};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// Start of every secret key as text.
+pub(super) const SECRET_PREFIX: &str = "ow1secret-";
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

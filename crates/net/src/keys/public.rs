@@ -1,6 +1,7 @@
 //! Public keys and their text form.
 
-use super::secret::{SECRET_PREFIX, is_secret};
+use super::file::SECRET_PREFIX;
+use super::secret::is_secret;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;

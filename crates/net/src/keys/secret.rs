@@ -1,7 +1,7 @@
 //! Secret keys and their files.
 
 use super::PublicKey;
-use super::file::{self, FileError, FileKind, FileProblem};
+use super::file::{self, FileError, FileKind, FileProblem, SECRET_PREFIX};
 use crate::ownership::{self, OwnershipError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,9 +12,6 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// Start of every secret key as text.
-pub(super) const SECRET_PREFIX: &str = "ow1secret-";
 
 /// Occurs near the start of the base64 of every Ed25519 secret key in PKCS#8, whoever made it: the
 /// algorithm and the length of the key.

@@ -1,7 +1,6 @@
-use super::file::mode_of;
+use super::file::{SECRET_PREFIX, mode_of};
 use super::peers::read_peers;
 use super::public::crc16;
-use super::secret::SECRET_PREFIX;
 use super::*;
 use std::fs::File;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The state of a packet link.
 
-use super::document;
+use super::serial::{self, seconds};
 use oncewire_session::link::{ReceiverStats, SenderStats};
 use oncewire_session::metrics;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::AddAssign;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct LinkStatus {
     #[serde(rename = "public_key")]
     pub key: String,
     /// Time since this end started.
-    #[serde(rename = "uptime_seconds", with = "document::seconds")]
+    #[serde(rename = "uptime_seconds", with = "serial::seconds")]
     pub uptime: Duration,
     /// The UDP address that it uses.
     pub address: String,
@@ -41,7 +41,7 @@ pub struct LinkStatus {
     #[serde(flatten)]
     pub traffic: Traffic,
     /// What was dropped since the start, with what belongs to no peer.
-    #[serde(rename = "dropped", with = "document::named")]
+    #[serde(rename = "dropped", with = "serial::named")]
     pub drops: Drops,
 }
 
@@ -66,7 +66,7 @@ pub struct PeerStatus {
     /// Networks behind it.
     pub allowed: Vec<String>,
     /// Its connection, while there is one.
-    #[serde(flatten, with = "document::connection")]
+    #[serde(flatten, with = "connection")]
     pub connection: Option<ConnectionStatus>,
     /// Why the last attempt to reach it failed or its connection ended, unless it was connected
     /// since.
@@ -75,7 +75,7 @@ pub struct PeerStatus {
     #[serde(flatten)]
     pub traffic: Traffic,
     /// What was dropped since the start.
-    #[serde(rename = "dropped", with = "document::named")]
+    #[serde(rename = "dropped", with = "serial::named")]
     pub drops: Drops,
 }
 
@@ -94,7 +94,7 @@ pub struct ConnectionStatus {
 
 /// Counters of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "document::TrafficKeys", into = "document::TrafficKeys")]
+#[serde(from = "TrafficKeys", into = "TrafficKeys")]
 pub struct Traffic {
     /// What this end sent.
     pub sent: SenderStats,
@@ -168,4 +168,75 @@ drops! {
     not_sent;
     /// Packets that the device refused.
     not_delivered;
+}
+
+/// A connection as it is written: nulls, if there is none.
+mod connection {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Keys {
+        #[serde(default)]
+        up: bool,
+        address: Option<String>,
+        cipher: Option<String>,
+        rtt_us: Option<u64>,
+        key_age_seconds: Option<f64>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        connection: &Option<ConnectionStatus>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let connection = connection.as_ref();
+        let keys = Keys {
+            up: connection.is_some(),
+            address: connection.map(|connection| connection.address.clone()),
+            cipher: connection.map(|connection| connection.cipher.clone()),
+            rtt_us: connection.map(|connection| connection.rtt.as_micros() as u64),
+            key_age_seconds: connection.map(|connection| connection.key_age.as_secs_f64()),
+        };
+        keys.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<ConnectionStatus>, D::Error> {
+        let keys = Keys::deserialize(deserializer)?;
+        Ok(keys.up.then(|| ConnectionStatus {
+            address: keys.address.unwrap_or_default(),
+            cipher: keys.cipher.unwrap_or_default(),
+            rtt: Duration::from_micros(keys.rtt_us.unwrap_or(0)),
+            key_age: keys.key_age_seconds.map(seconds::of).unwrap_or_default(),
+        }))
+    }
+}
+
+/// [`Traffic`] as it is written: what was forged is among what was received.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct TrafficKeys {
+    #[serde(with = "serial::named")]
+    sent: SenderStats,
+    received: ReceivedKeys,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct ReceivedKeys {
+    #[serde(flatten, with = "serial::named")]
+    stats: ReceiverStats,
+    forged_datagrams: u64,
+}
+
+impl From<Traffic> for TrafficKeys {
+    fn from(Traffic { sent, received, forged }: Traffic) -> TrafficKeys {
+        TrafficKeys { sent, received: ReceivedKeys { stats: received, forged_datagrams: forged } }
+    }
+}
+
+impl From<TrafficKeys> for Traffic {
+    fn from(TrafficKeys { sent, received }: TrafficKeys) -> Traffic {
+        Traffic { sent, received: received.stats, forged: received.forged_datagrams }
+    }
 }

@@ -6,6 +6,7 @@
 mod document;
 mod link;
 mod samples;
+mod serial;
 #[cfg(test)]
 mod tests;
 
@@ -54,7 +55,7 @@ pub struct Status {
     #[serde(rename = "public_key")]
     pub key: String,
     /// Time since this end started.
-    #[serde(rename = "uptime_seconds", with = "document::seconds")]
+    #[serde(rename = "uptime_seconds", with = "serial::seconds")]
     pub uptime: Duration,
     /// Addresses that it listens on: for peers at a server, for applications at a client.
     pub listening: Vec<String>,
@@ -109,10 +110,10 @@ pub struct SessionStatus {
     /// `handshake`, `established`, `draining`, or `over: ` and the reason.
     pub phase: String,
     /// Time since it started.
-    #[serde(rename = "age_seconds", with = "document::seconds")]
+    #[serde(rename = "age_seconds", with = "serial::seconds")]
     pub age: Duration,
     /// Time since an application sent or received anything.
-    #[serde(rename = "idle_seconds", with = "document::seconds")]
+    #[serde(rename = "idle_seconds", with = "serial::seconds")]
     pub idle: Duration,
     /// The peer's address, as this end sees it.
     pub address: Option<SocketAddr>,
@@ -132,10 +133,10 @@ pub struct SessionStatus {
     #[serde(rename = "cpu_budget")]
     pub effort: Option<EffortStatus>,
     /// This end's counters.
-    #[serde(with = "document::counters")]
+    #[serde(with = "serial::counters")]
     pub here: Counters,
     /// The peer's counters as it last reported them, and the age of the report.
-    #[serde(flatten, with = "document::there")]
+    #[serde(flatten, with = "serial::there")]
     pub there: Option<(Counters, Duration)>,
 }
 

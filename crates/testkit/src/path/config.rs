@@ -1,7 +1,6 @@
 //! Parameters of a path and of its directions.
 
 use super::PathError;
-use super::wire::bytes_in;
 use std::time::Duration;
 
 /// A direction of a path.
@@ -158,4 +157,9 @@ impl PathConfig {
         self.b_to_a.queue_bytes = Some(bytes);
         self
     }
+}
+
+/// Bytes that a rate carries in `time`.
+pub(super) fn bytes_in(rate_bps: u64, time: Duration) -> u64 {
+    (u128::from(rate_bps) * time.as_nanos() / 8_000_000_000) as u64
 }

@@ -1,6 +1,6 @@
 //! One direction as a model: when each packet arrives, or why it is lost.
 
-use super::config::DirectionConfig;
+use super::config::{DirectionConfig, bytes_in};
 use super::gso::Run;
 use crate::content::Rng;
 use std::collections::VecDeque;
@@ -46,11 +46,6 @@ pub struct PathStats {
     pub a_to_b: DirectionStats,
     /// From B to A.
     pub b_to_a: DirectionStats,
-}
-
-/// Bytes that a rate carries in `time`.
-pub(super) fn bytes_in(rate_bps: u64, time: Duration) -> u64 {
-    (u128::from(rate_bps) * time.as_nanos() / 8_000_000_000) as u64
 }
 
 /// Time that `bytes` take at a rate.

@@ -1,7 +1,8 @@
 //! Computes the figures that compare algorithms: 1, 2, 3, 5 and 15.
 
 use super::plan::{Key, swept};
-use super::{Pass, Volume, verdict};
+use super::verdict::{self, share};
+use super::{Pass, Volume};
 use crate::algorithm::{Algorithm, Outcome, Tally};
 use crate::batch::Direction;
 use crate::figures::algorithms::{AlgorithmRow, AlgorithmSavings, DirectionVolume};
@@ -249,9 +250,4 @@ impl Pass {
             saved: reference.total(),
         }
     }
-}
-
-/// Part of a whole. `None` if the whole is zero.
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }

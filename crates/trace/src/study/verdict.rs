@@ -2,7 +2,6 @@
 //! numbers are of the product that it names, the tunnel if it recommends nothing; a sentence about
 //! something else names it.
 
-use super::compare::share;
 use super::plan::Key;
 use super::{Pass, Settings};
 use crate::algorithm::Algorithm;
@@ -294,6 +293,11 @@ fn time(pass: &Pass, tunnel: &Key) -> Option<Time> {
         busy_before: before as f64 * 8.0 / link,
         busy_after: after as f64 * 8.0 / link,
     })
+}
+
+/// Part of a whole. `None` if the whole is zero.
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]
