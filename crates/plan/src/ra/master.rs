@@ -219,6 +219,8 @@ impl<'a> Master<'a> {
                     newest = Some(prices);
                 }
                 Err(Error::Stopped) => {}
+                // Too near to singular: what there is, with its gap.
+                Err(Error::Solver(_)) if value.is_finite() => break,
                 Err(error) => return Err(error),
             }
             let done = gap(value, bound) <= self.program.gap

@@ -428,11 +428,16 @@ impl Steps<'_> {
                 if reached > limit || (base.is_some() && net > 1.0) {
                     return Ok(even);
                 }
-                master.settle(Goal::Cost { limit }, Some(&even), self.watch)
+                match master.settle(Goal::Cost { limit }, Some(&even), self.watch) {
+                    // Too near to singular, as a program with nothing to choose is.
+                    Err(Error::Solver(_)) => Ok(even),
+                    settled => settled,
+                }
             });
             match settled {
                 Ok(settled) => weights = settled,
                 Err(Error::Stopped) => continue,
+                Err(Error::Solver(_)) => {}
                 Err(error) => return Err(error),
             }
             if weights.iter().all(|of| of.len() <= most) {
