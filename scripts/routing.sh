@@ -31,7 +31,7 @@ route() {
     local name=$1 map=$2
     shift 2
     echo "$name" >&2
-    "$program" route "$maps/$map.json" --json "$@" > "$out/$name.json.new" 2>/dev/null
+    "$program" route "$maps/$map.json" --json "$@" > "$out/$name.json.new" 2>/dev/null || return 1
     mv -- "$out/$name.json.new" "$out/$name.json"
 }
 
