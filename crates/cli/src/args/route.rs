@@ -15,6 +15,7 @@ Examples:
   oncewire route isp.json --objective within --max-load 60% --safety-net \
     --volume 40Gbit
   oncewire plan sprint.json --routes routes.json
+  oncewire route sprint.json --profile monday.tsv --against routes.json
 
 Without --ingress, each node with a known population is an ingress in turn;
 nodes without one only forward. Topology formats are those of `plan`.
@@ -58,6 +59,10 @@ pub(crate) struct RouteArgs {
     /// File of the links whose ends eliminate redundancy, one `from -> to` per line [default: all]
     #[arg(long, value_name = "FILE")]
     pub(crate) eliminate: Option<PathBuf>,
+    /// Content that `oncewire profile --out` counted, instead of synthetic traffic; if its sources
+    /// are known, they are divided among slices
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rho", "inter", "volume"], help_heading = "Traffic")]
+    pub(crate) profile: Option<PathBuf>,
     /// Fraction of the traffic that is redundant, at most 50%
     #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "50%", help_heading = "Traffic")]
     pub(crate) rho: f64,
@@ -120,7 +125,7 @@ pub(crate) struct RouteArgs {
 impl RouteArgs {
     /// Every input file.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.latencies, &self.cities, &self.eliminate, &self.against];
+        let files = [&self.latencies, &self.cities, &self.eliminate, &self.against, &self.profile];
         std::iter::once(&*self.topology).chain(files.into_iter().filter_map(|file| file.as_deref()))
     }
 }

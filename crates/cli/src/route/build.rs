@@ -1,6 +1,5 @@
 //! From an outcome to the document that is shown.
 
-use super::INTERVAL;
 use super::document::{
     Document, FORMAT, IngressRow, LinkRow, NetworkFacts, NodeRow, SchemeRow, SolutionFacts, Verdict,
 };
@@ -125,7 +124,7 @@ pub(super) fn document(
                     plain_bytes: outcome.shortest.copies[number],
                     shortest_bytes: outcome.shortest.loads[number],
                     bytes: outcome.judged.loads[number],
-                    capacity: capacity.map(|bytes| bytes * 8.0 / INTERVAL),
+                    capacity: capacity.map(|bytes| bytes * 8.0 / request.interval),
                     shortest_utilization: capacity
                         .map(|bytes| outcome.shortest.loads[number] / bytes),
                     utilization: capacity.map(|bytes| outcome.judged.loads[number] / bytes),
@@ -199,22 +198,26 @@ fn about(scheme: &str) -> &'static str {
         "LP-SP with RE" => "elimination on LP-SP, as trees",
         "RA-Heuristic" => "packets choose among these paths",
         "RA" => "these routes",
+        "RA by prefixes" => "each slice with its sources",
         _ => "",
     }
 }
 
 fn settings(args: &RouteArgs, request: &Request<'_>, bytes: f64) -> Vec<(String, String)> {
-    let mut settings = vec![
-        ("traffic", "gravity, by population".to_owned()),
-        ("rho", format!("{} of the traffic is redundant", percent(args.rho))),
-        ("inter", format!("{} of the duplicates go to another egress", percent(args.inter))),
-        (
-            "volume",
-            format!("{} enter", format::number(bytes * 8.0 / INTERVAL, Unit::BitsPerSecond)),
-        ),
-        ("interval", format::number(INTERVAL, Unit::Seconds)),
+    let mut settings = match &args.profile {
+        Some(path) => vec![("traffic", format!("as counted in {}", path.display()))],
+        None => vec![
+            ("traffic", "gravity, by population".to_owned()),
+            ("rho", format!("{} of the traffic is redundant", percent(args.rho))),
+            ("inter", format!("{} of the duplicates go to another egress", percent(args.inter))),
+        ],
+    };
+    let rate = format::number(bytes * 8.0 / request.interval, Unit::BitsPerSecond);
+    settings.extend([
+        ("volume", format!("{rate} enter")),
+        ("interval", format::number(request.interval, Unit::Seconds)),
         ("cost", if request.cost == Cost::Latency { "latency" } else { "hops" }.into()),
-    ];
+    ]);
     if let Some(load) = request.plain_load {
         settings.push((
             "scaled so that",

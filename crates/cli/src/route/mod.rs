@@ -13,6 +13,7 @@ use crate::{output, progress, stdout};
 use document::Document;
 use oncewire_plan::error::RouteFileError;
 use oncewire_plan::ra::file::RouteFile;
+use oncewire_plan::ra::profile::{Counted, Fold};
 use oncewire_plan::ra::{self, Cost, LoadLimit, Objective, Request, Routes};
 use oncewire_plan::{Error, Network, NodeId, Scenario, Stage, Text, Watch, routing};
 use std::path::Path;
@@ -33,9 +34,15 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
         _ => map.with_random_capacities(&args.capacity, args.seed),
     };
     let against = args.against.as_deref().map(|path| read_routes(path, &map)).transpose()?;
-    let request = request(args, &network, against, &name)?;
+    let counted = args.profile.as_deref().map(|path| counted(path, &network)).transpose()?;
+    let request = request(args, &network, against, counted.as_ref(), &name)?;
     watch.stage(Stage::Solve);
-    let outcome = ra::run(&request, &watch)?;
+    let mut outcome = ra::run(&request, &watch)?;
+    if let Some(counted) = &counted
+        && request.against.as_ref() != Some(&outcome.routes)
+    {
+        divide(&request, counted, &mut outcome, &watch)?;
+    }
     watch.stage(Stage::Summary);
     let document = build::document(args, &request, &outcome, &watch);
     drop(watch);
@@ -72,6 +79,28 @@ fn check(args: &RouteArgs) -> Outcome {
     Ok(())
 }
 
+fn counted(path: &Path, network: &Network) -> Outcome<Counted> {
+    let text = scenario::text(path)?;
+    Ok(Counted::parse(&text.text, network).map_err(|error| error.in_input(&text.name))?)
+}
+
+/// Divides the sources of counted content among slices, within the limit of the load.
+fn divide(
+    request: &Request<'_>,
+    counted: &Counted,
+    outcome: &mut ra::Outcome,
+    watch: &Progress,
+) -> Outcome {
+    let busiest = outcome.judged.busiest(&outcome.capacities).map(|busiest| busiest.1);
+    let limit = match request.objective {
+        Objective::FootprintWithin(LoadLimit::Given(limit)) => Some(limit),
+        Objective::FootprintWithin(_) => busiest,
+        Objective::Footprint | Objective::Load => None,
+    };
+    ra::prefixes::divide(request, counted, limit, outcome, watch)?;
+    Ok(())
+}
+
 fn read_routes(path: &Path, network: &Network) -> Outcome<Routes> {
     let text = scenario::text(path)?;
     let file = RouteFile::from_json(&text.text, network).map_err(|error| match error {
@@ -100,15 +129,19 @@ fn request<'a>(
     args: &RouteArgs,
     network: &'a Network,
     against: Option<Routes>,
+    counted: Option<&Counted>,
     topology: &str,
 ) -> Outcome<Request<'a>> {
     let bytes = args.volume.unwrap_or(1e9) * INTERVAL / 8.0;
     let plain_load = match (args.volume, args.plain_load, args.objective) {
-        (None, None, ObjectiveName::Within | ObjectiveName::Load) => Some(0.8),
+        (None, None, ObjectiveName::Within | ObjectiveName::Load) if counted.is_none() => Some(0.8),
         (_, given, _) => given,
     };
-    let mut ingresses = ra::gravity(network, args.rho, args.inter, bytes)
-        .map_err(|error| error.about_input(topology))?;
+    let mut ingresses = match counted {
+        Some(counted) => counted.classes(Fold::default()),
+        None => ra::gravity(network, args.rho, args.inter, bytes)
+            .map_err(|error| error.about_input(topology))?,
+    };
     if !args.ingress.is_empty() {
         let wanted: Vec<NodeId> =
             args.ingress.iter().map(|name| find(network, name)).collect::<Outcome<_>>()?;
@@ -133,7 +166,7 @@ fn request<'a>(
             (ObjectiveName::Load, None) => Objective::Load,
         },
         capacity: args.capacity.first().copied(),
-        interval: INTERVAL,
+        interval: counted.map_or(INTERVAL, |counted| counted.interval),
         eliminates: match &args.eliminate {
             None => Vec::new(),
             Some(path) => {

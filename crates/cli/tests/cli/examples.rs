@@ -236,6 +236,18 @@ fn of_emulate() {
     run_examples("emulate", &dir, &[]);
 }
 
+#[test]
+fn of_profile() {
+    let dir = Dir::new();
+    dir.write("sprint.json", &read(&root().join("docs/examples/abilene.json")));
+    dir.write("monday.pcap", &read(&root().join("docs/examples/site.pcap.zst")));
+    dir.write("pops.txt", b"10.20.0.0/16 Denver\n0.0.0.0/0 Atlanta\n2001:db8::/32 Seattle\n");
+    let before = "oncewire route sprint.json --routes routes.json";
+    let ran = Ran::of(shell(&dir, before).output().expect("a shell"));
+    assert_eq!(ran.code, Some(0), "{before}: {}", ran.err);
+    run_examples("profile", &dir, &[]);
+}
+
 /// The environment for the examples of a tunnel: a network namespace with the names they use, an
 /// origin, and their files.
 #[cfg(target_os = "linux")]
