@@ -1,5 +1,5 @@
 //! Routes as a document: JSON of one line, which `oncewire route` writes and `oncewire plan
-//! --routes` reads. `docs/ROUTING.md`, "Documents of routes", defines it.
+//! --routes` reads. `docs/PROFILES.md`, "Documents of routes", defines it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -2,7 +2,7 @@
 //! Matches"): which bytes of an ingress went to which egresses within an interval.
 //!
 //! [`Counter`] counts them, interval by interval; [`Counted::classes`] makes the solver's classes of
-//! them, and [`minute`] says whether routes in force still suit them. `docs/ROUTING.md`, "Profiles
+//! them, and [`minute`] says whether routes in force still suit them. `docs/PROFILES.md`, "Profiles
 //! from packets", defines every quantity and the text form.
 
 mod count;

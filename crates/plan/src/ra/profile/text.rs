@@ -24,7 +24,7 @@ const ROUNDING: f64 = 1e-6;
 type Key = (NodeId, Option<Prefix>);
 
 impl Counted {
-    /// The text form; `docs/ROUTING.md`, "Profiles from packets".
+    /// The text form; `docs/PROFILES.md`, "Profiles from packets".
     pub fn to_text(&self, network: &Network) -> String {
         let id = |node: NodeId| escape(&network.nodes[node].id);
         let mut text = format!("{TITLE}\ninterval\t{}\n", self.interval);
