@@ -18,17 +18,14 @@
 use super::Sender;
 use super::control::Control;
 use super::replay::REPLAY_WINDOW;
+use super::terms::{ContextTerms, MAX_CONTEXTS, MAX_PARTS};
 use oncewire_codec::datagram::{
     DatagramDecoder, DatagramEncoder, FrozenContext, MAX_CODES, MAX_PREFIX, MAX_TRAINING, Training,
 };
-use oncewire_codec::{ChecksumSeed, Domain, Sharing, varint};
+use oncewire_codec::{ChecksumSeed, Domain, Sharing};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Highest number of a context: a receiver keeps this many, and the one that is built in.
-pub const MAX_CONTEXTS: u8 = 8;
-/// Most parts of a prefix.
-pub const MAX_PARTS: usize = 256;
 /// New literals of a domain after which a context is trained, in bytes.
 pub const TRAIN_AFTER: u64 = 32 << 20;
 /// Ranges of content that are remembered until they are acknowledged, and of each domain after.
@@ -36,36 +33,6 @@ const MAX_RANGES: usize = 4096;
 /// Domains whose literals are counted. Of further ones the one that was active longest ago is
 /// forgotten.
 const MAX_DOMAINS: usize = 64;
-
-/// A context as its sender announces it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextTerms {
-    /// The number of the log that has the prefix.
-    pub log: u64,
-    /// 1 to [`MAX_CONTEXTS`].
-    pub number: u8,
-    /// XXH3-64 of the prefix, seeded as a frame at offset 0.
-    pub checksum: u64,
-    /// Lengths of words, as of [`FrozenContext::codes`].
-    pub codes: Vec<u8>,
-    /// Where the prefix is in the log, one part after the other.
-    pub parts: Vec<Range<u64>>,
-}
-
-impl ContextTerms {
-    /// Appends the fields of a message.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        varint::put(out, self.log);
-        out.push(self.number);
-        out.extend_from_slice(&self.checksum.to_le_bytes());
-        varint::put(out, self.codes.len() as u64);
-        out.extend_from_slice(&self.codes);
-        for part in &self.parts {
-            varint::put(out, part.start);
-            varint::put(out, part.end - part.start);
-        }
-    }
-}
 
 /// Content to train a context from. It takes about 0.2 s: not for the thread that sends.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Messages on the control stream of a link: `docs/LINK.md` has the same layouts.
 
-use super::contexts::{ContextTerms, MAX_CONTEXTS, MAX_PARTS};
-use super::logs::LogTerms;
+use super::terms::{ContextTerms, LogTerms, MAX_CONTEXTS, MAX_PARTS};
 use oncewire_codec::datagram::{MAX_CODES, MAX_PREFIX};
 use oncewire_codec::varint;
 

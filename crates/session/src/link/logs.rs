@@ -4,10 +4,11 @@
 //! A number names each of its logs, so messages that come twice or on an earlier connection do no
 //! harm.
 
-use super::contexts::{self, ContextTerms, Contexts, TRAIN_AFTER};
+use super::contexts::{self, Contexts, TRAIN_AFTER};
 use super::control::Control;
+use super::terms::{ContextTerms, LogTerms};
 use oncewire_codec::datagram::{DatagramDecoder, DatagramEncoder, FrozenContext};
-use oncewire_codec::{ChecksumSeed, ConfigError, Decoder, Encoder, Sharing};
+use oncewire_codec::{ConfigError, Decoder, Encoder, Sharing};
 use std::ops::Range;
 
 /// Smallest log in bytes.
@@ -42,27 +43,6 @@ impl LogOffer {
         let capacity = self.capacity.min(other.capacity);
         let reorder = self.reorder.min(other.reorder).min(capacity / 16);
         (capacity >= LEAST_LOG).then_some(LogOffer { capacity, reorder })
-    }
-}
-
-/// A log as its sender announces it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogTerms {
-    /// Names the log. Each is larger than those before it.
-    pub id: u64,
-    /// Size in bytes.
-    pub capacity: u64,
-    /// Reorder window in bytes.
-    pub reorder: u64,
-    /// The counter of the first datagram that may have frames of it.
-    pub first: u64,
-    /// Seeds the checksums.
-    pub seed: u64,
-}
-
-impl LogTerms {
-    fn seed(&self) -> ChecksumSeed {
-        ChecksumSeed { session: self.seed, epoch: self.id }
     }
 }
 

@@ -47,17 +47,16 @@ mod replay;
 mod retransmissions;
 mod runs;
 mod sender;
+mod terms;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};
 pub use black_hole::SMALL_DATAGRAM;
 pub use classifier::{Classifier, FIRST_BYPASS, LONGEST_BYPASS, Route, TRIAL};
-pub use contexts::{
-    ContextTerms, MAX_CONTEXTS, MAX_PARTS, TRAIN_AFTER, TrainedContext, TrainingJob,
-};
+pub use contexts::{TRAIN_AFTER, TrainedContext, TrainingJob};
 pub use duplicates::{Duplicates, SMALL};
 pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, write_whole_header};
-pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, LogTerms, MOST_LOG, REORDER_WINDOW};
+pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, MOST_LOG, REORDER_WINDOW};
 pub use pieces::{MAX_INCOMPLETE, REASSEMBLY};
 pub use receiver::{Receiver, ReceiverStats, Violation};
 pub use records::{
@@ -67,6 +66,7 @@ pub use rejection::{MAX_LACKING, Reason, Rejection};
 pub use replay::{COUNTERS, REPLAY_WINDOW, ReplayWindow};
 pub use runs::{Batch, Delivered, Delivery, HEADER, TAG};
 pub use sender::{Dropped, FULL_BATCH, Inbound, Policy, Sender, SenderStats};
+pub use terms::{ContextTerms, LogTerms, MAX_CONTEXTS, MAX_PARTS};
 
 /// Bytes that sealing adds to a datagram's records.
 pub const SEAL: usize = HEADER + TAG;

@@ -1,15 +1,15 @@
 //! The half that receives: opened datagrams to packets.
 
 use super::acks::{Acknowledgment, Received, SHARE};
-use super::contexts::ContextTerms;
 use super::control::Control;
 use super::headers::{HeaderDecoder, Layout, Refusal, Restored, no_layout};
-use super::logs::{LogOffer, LogRefused, LogTerms, ReceiveLog};
+use super::logs::{LogOffer, LogRefused, ReceiveLog};
 use super::pieces::Reassembly;
 use super::records::{MAX_PACKET, PacketRecord, Record, RecordError, Records};
 use super::rejection::{Reason, Rejection};
 use super::replay::ReplayWindow;
 use super::runs::Delivered;
+use super::terms::{ContextTerms, LogTerms};
 use super::waiting::{Waiting, WaitingFrame};
 use super::{Feedback, SEAL};
 use crate::metrics;
