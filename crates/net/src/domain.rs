@@ -6,8 +6,8 @@
 
 use crate::log_limit::LogLimit;
 use crate::socket_owner;
-use crate::sockets::canonical;
 use crate::target::Host;
+use crate::target::canonical;
 use oncewire_session::{MAX_DOMAIN, Owner};
 use ring::digest;
 use std::fmt;

@@ -127,12 +127,6 @@ fn accept_both(socket: socket2::SockRef<'_>, address: SocketAddr) {
     }
 }
 
-/// The address of a peer, in the form of its own family: a socket for both shows IPv4 addresses as
-/// `::ffff:192.0.2.1`.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 /// A UDP socket at `address`; at `[::]`, for both families.
 pub(crate) fn udp_at(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let domain = socket2::Domain::for_address(address);

@@ -1,7 +1,7 @@
 //! The target of a flow: a host and a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// Longest host name in bytes, without a final dot (RFC 1035 section 2.3.4: 255 on the wire).
@@ -173,6 +173,12 @@ pub(crate) fn parse_port(text: &str) -> Option<u16> {
         return None;
     }
     text.parse().ok()
+}
+
+/// The address of a peer, in the form of its own family: a socket for both shows IPv4 addresses as
+/// `::ffff:192.0.2.1`.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Scratch {
     /// Counts what was sent on the path, with IP and UDP headers.
     fn charge(&mut self, bytes: usize, datagrams: usize, path: &Path) {
         if let Some(shaper) = &mut self.shaper {
-            let is_v4 = crate::sockets::canonical(path.remote).is_ipv4();
+            let is_v4 = crate::target::canonical(path.remote).is_ipv4();
             shaper.charge(bytes + datagrams * if is_v4 { 28 } else { 48 });
         }
     }

@@ -311,7 +311,7 @@ impl Peer {
 
     /// Whether this end sends datagrams to an address, whatever its form.
     pub(super) fn is_at(&self, address: SocketAddr) -> bool {
-        let is = |other: SocketAddr| crate::sockets::canonical(other) == address;
+        let is = |other: SocketAddr| crate::target::canonical(other) == address;
         self.keys.sealing().is_some_and(|keyed| is(lock(&keyed.path).remote))
             || lock(&self.dialed).iter().any(|&other| is(other))
     }

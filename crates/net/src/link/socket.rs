@@ -2,8 +2,9 @@
 //! QUIC's to quinn by a queue.
 
 use super::seal::SEALED;
-use crate::sockets::{canonical, udp_at};
+use crate::sockets::udp_at;
 use crate::sync::lock;
+use crate::target::canonical;
 use quinn::udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use std::fmt;
