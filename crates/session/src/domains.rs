@@ -20,9 +20,9 @@ const MAX_NAMES: usize = 4096;
 /// no other client. The default is the common owner, a client like any other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The client, at most [`MAX_DOMAIN`] bytes.
+    /// The client, at most [`MAX_DOMAIN`](crate::MAX_DOMAIN) bytes.
     pub client: Vec<u8>,
-    /// A name within the client, at most [`MAX_DOMAIN`] bytes; empty for the client itself.
+    /// A name within the client, at most [`MAX_DOMAIN`](crate::MAX_DOMAIN) bytes; empty for the client itself.
     pub name: Vec<u8>,
 }
 
