@@ -261,8 +261,9 @@ fn parameters_are_checked_whatever_the_matcher() {
             args.extend(more.iter().map(OsString::from));
             run(args, b"")
         };
-        for block in ["0", "65537"] {
-            bench(&["--block", block]).fails(2, &[&format!("of {block} bytes"), "65536"]);
+        let most = if matcher == "payload" { "1 to 65536" } else { "1 to 262144" };
+        for block in ["0", "262145"] {
+            bench(&["--block", block]).fails(2, &[&format!("of {block} bytes"), most]);
         }
         if matcher != "payload" {
             bench(&["--periods", "0"]).fails(2, &["4 to 1024"]);

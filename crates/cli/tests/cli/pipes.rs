@@ -66,7 +66,7 @@ fn corruption_is_reported_at_once() {
 #[test]
 fn complete_frames_are_not_held_back() {
     let content = noise(8, 3 * 65536);
-    let pack = run(args!["pack"], &content).fine();
+    let pack = run(args!["pack", "--block", "64K"], &content).fine();
     let mut child = start(args!["unpack"]);
     let (mut stdin, mut stdout) =
         (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));

@@ -48,8 +48,8 @@ fn sizes_around_the_edges_of_blocks() {
 
 #[test]
 fn files_of_every_size() {
-    let content = tz(0);
-    for size in [0, 1, 31, 32, 65535, 65536, 65537, 131072, content.len()] {
+    let content = versions(600_000);
+    for size in [0, 1, 31, 32, 65535, 65536, 262_143, 262_144, 262_145, content.len()] {
         through_files(&content[..size], &[]);
     }
 }
