@@ -58,7 +58,7 @@ if [[ $sections == *,load,* ]]; then
     for rho in 20 50; do
         for inter in 50 100; do
             route "load-$rho-$inter" $att --objective load --capacity 2.5Gbit,10Gbit \
-                --rho $rho% --inter $inter% --slices 4
+                --rho $rho% --inter $inter% --slices 64
         done
     done
 fi
