@@ -100,6 +100,7 @@ impl Ingress {
                 sizes.insert((path, share.device), share.bytes);
             }
         }
+        self.store.begin_switch();
         for ((path, device), bytes) in sizes {
             self.store.resize(path, device, bytes);
         }

@@ -8,7 +8,7 @@
 //! that many times longer than the average bucket before the table loses them.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -128,6 +128,8 @@ pub(super) struct Store {
     free: Vec<u32>,
     buckets: BTreeMap<(u32, DeviceId), Bucket>,
     names: HashMap<(u32, u64), u32>,
+    /// Names of packets that went when buckets were resized: devices may hold them still.
+    lingering: HashSet<(u32, u64)>,
     copies: HashMap<u64, u32>,
     pub(super) counts: Counts,
     markers: Vec<u32>,
@@ -163,6 +165,7 @@ impl Store {
             free: Vec::new(),
             buckets: BTreeMap::new(),
             names: HashMap::new(),
+            lingering: HashSet::new(),
             copies: HashMap::new(),
             counts: Counts::default(),
             markers: Vec::new(),
@@ -175,9 +178,17 @@ impl Store {
         self.packets[slot as usize].as_ref().expect("a slot of a packet in the store")
     }
 
-    /// Whether more than one packet has this name. A node might then hold the wrong one.
+    /// Whether more than one packet has this name, or a device may hold another one of it. A node
+    /// might then take the wrong one.
     pub(super) fn ambiguous(&self, path: u32, name: u64) -> bool {
         self.names.get(&(path, name)).is_some_and(|&packets| packets > 1)
+            || self.lingering.contains(&(path, name))
+    }
+
+    /// Buckets are about to be resized for another allocation. By now, devices have dropped what went
+    /// when they were resized before.
+    pub(super) fn begin_switch(&mut self) {
+        self.lingering.clear();
     }
 
     /// Whether a packet with this key is here.
@@ -189,7 +200,7 @@ impl Store {
     pub(super) fn resize(&mut self, path: u32, device: DeviceId, capacity: u64) {
         let bucket = self.buckets.entry((path, device)).or_default();
         bucket.capacity = capacity;
-        self.make_room((path, device), 0);
+        self.make_room((path, device), 0, true);
         if capacity == 0 {
             self.buckets.remove(&(path, device));
         }
@@ -301,7 +312,7 @@ impl Store {
                 .insert(&self.fingerprints, Markers { block: start, positions: &self.markers });
         }
         // Evict only now: matched packets may be among those evicted.
-        self.make_room(bucket, stored.size);
+        self.make_room(bucket, stored.size, false);
         let names = self.names.entry((stored.path, stored.name)).or_default();
         *names += 1;
         self.counts.collisions += u64::from(*names > 1);
@@ -391,7 +402,9 @@ impl Store {
         }
     }
 
-    fn make_room(&mut self, key: (u32, DeviceId), size: u64) {
+    /// Evicts packets until one of this size fits. Devices do the same; unless what goes `lingers`
+    /// there.
+    fn make_room(&mut self, key: (u32, DeviceId), size: u64, lingers: bool) {
         let Some(bucket) = self.buckets.get_mut(&key) else { return };
         while bucket.used + size > bucket.capacity {
             let Some(slot) = bucket.queue.pop_front() else { break };
@@ -401,6 +414,9 @@ impl Store {
             bucket.used -= gone.size;
             self.held -= gone.payload.len() as u64;
             forget(&mut self.names, (gone.path, gone.name));
+            if lingers {
+                self.lingering.insert((gone.path, gone.name));
+            }
             forget(&mut self.copies, gone.copy);
         }
     }
