@@ -136,8 +136,10 @@ pub(super) fn document(
     }
 }
 
+/// The part of `whole` that `value` leaves out. What comes of sums in another order is none.
 fn share_saved(value: f64, whole: f64) -> f64 {
-    if whole > 0.0 { 1.0 - value / whole } else { 0.0 }
+    let share = if whole > 0.0 { 1.0 - value / whole } else { 0.0 };
+    if share.abs() < 1e-9 { 0.0 } else { share }
 }
 
 fn percent(share: f64) -> String {

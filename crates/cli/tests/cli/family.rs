@@ -264,10 +264,6 @@ fn parameters_are_checked_whatever_the_matcher() {
         for block in ["0", "262145"] {
             bench(&["--block", block]).fails(2, &[&format!("of {block} bytes"), "1 to 262144"]);
         }
-        // Its packets are those of one frame each.
-        if matcher == "payload" {
-            bench(&["--block", "65537"]).fails(2, &["limit of 65537 bytes", "1 to 65536"]);
-        }
         if matcher != "payload" {
             bench(&["--periods", "0"]).fails(2, &["4 to 1024"]);
         }
