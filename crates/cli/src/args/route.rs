@@ -10,9 +10,9 @@ Examples:
   oncewire route att.json --ingress Seattle --rho 50% --inter 100%
   oncewire route geant.xml --report geant.html --csv geant
   oncewire route isp.json --eliminate links.txt --cost hops
-  oncewire route sprint.json --objective load --capacity 2.5Gbit,10Gbit \
+  oncewire route sprint.json --objective load --capacity 2.5Gbit,10Gbit \\
     --slices 4 --routes routes.json
-  oncewire route isp.json --objective within --max-load 60% --safety-net \
+  oncewire route isp.json --objective within --max-load 60% --safety-net \\
     --volume 40Gbit
   oncewire plan sprint.json --routes routes.json
   oncewire route sprint.json --profile monday.tsv --against routes.json
