@@ -294,7 +294,7 @@ fn router_level_equals_highs() {
         network.links.extend(cable(of_nodes[node], node as u32, Some(10e9)));
     }
     let weights: Vec<f64> = of_nodes.iter().map(|_| (4.0 * random.f64()).exp()).collect();
-    let mut routes = routes(&network, &mut || 1.0);
+    let mut routes = routes(&network, 0, &mut || 1.0);
     routes.retain(|route| {
         let (from, to) = (route.from.index(), route.to.index());
         from >= pops && to >= pops && of_nodes[from] != of_nodes[to]
