@@ -87,11 +87,15 @@ impl From<Clause> for FrameError {
 mod tests {
     use super::*;
 
-    const FORMAT: &str = include_str!("../../../../../docs/FORMAT.md");
-
     #[test]
     fn the_document_states_every_clause() {
-        let (_, section) = FORMAT.split_once("### Transcoded literals\n").unwrap();
+        // The package has no documents.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/FORMAT.md");
+        let Ok(document) = std::fs::read_to_string(path) else {
+            oncewire_testkit::skipped!("there is no docs/FORMAT.md");
+            return;
+        };
+        let (_, section) = document.split_once("### Transcoded literals\n").unwrap();
         let (section, _) = section.split_once("### Work\n").unwrap();
         // Wherever its lines break.
         let section: String = section.split_whitespace().collect::<Vec<_>>().join(" ");
