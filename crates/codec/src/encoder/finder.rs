@@ -90,6 +90,8 @@ pub struct Finder {
     pub(super) kept: Vec<u8>,
     /// Looks inside deflate streams and zstd frames.
     pub(crate) inside: Option<Inside>,
+    /// Whether something of the last block was opened.
+    is_following: bool,
     opening: bool,
     stats: EncoderStats,
 }
@@ -118,6 +120,7 @@ impl Finder {
             backlog: Backlog::default(),
             kept: Vec::new(),
             inside: None,
+            is_following: false,
             opening: true,
             stats: EncoderStats::default(),
         }
@@ -230,7 +233,9 @@ impl Finder {
                 keep_longest(self.max_matches, &mut tokens.matches);
                 if let Some(inside) = self.inside.as_mut().filter(|_| opens) {
                     let place = Place { log, offset, key: self.domain.key(self.key), flow };
+                    let before = inside.stats.opened_bytes;
                     inside.find(&place, block, &mut tokens.matches, &mut tokens.plan);
+                    self.is_following = inside.stats.opened_bytes > before;
                 }
                 if tokens.width.is_some() {
                     note_joined(log, offset, block.len(), &tokens.matches, &mut tokens.joined);
@@ -292,13 +297,15 @@ impl Finder {
     /// less where a block of zstd begins that would be divided otherwise, since what repeats in one
     /// is found only if it ends in the same block as it begins. All of `content`, if it is not more
     /// than `most`. Two blocks in a row have more than `most` bytes together, as long as there is
-    /// more content. More than 0, unless there is no content or `most` is 0.
+    /// more content. At most [`DEFAULT_BLOCK`] where the last block was opened: with larger ones, less
+    /// of what is inside streams is found. More than 0, unless there is no content or `most` is 0.
     pub fn cut(&self, content: &[u8], most: usize) -> usize {
         self.cut_in(ONLY_FLOW, content, most)
     }
 
     /// As [`Finder::cut`], of a flow.
     pub(super) fn cut_in(&self, flow: u64, content: &[u8], most: usize) -> usize {
+        let most = if self.is_following { most.min(DEFAULT_BLOCK) } else { most };
         match &self.inside {
             Some(inside) if self.opens() && most < content.len() => inside.cut(flow, content, most),
             _ => most.min(content.len()),

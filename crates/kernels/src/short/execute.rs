@@ -19,7 +19,7 @@ pub struct ShortCounts {
 }
 
 impl ShortCounts {
-    /// Counts what at most 2^16 tokens need.
+    /// What tokens need.
     pub fn of(tokens: &[u8]) -> ShortCounts {
         let mut counts = ShortCounts::default();
         // Few enough for sums of 16 bits.
