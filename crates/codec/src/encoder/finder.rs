@@ -533,3 +533,29 @@ pub(crate) fn looks_compressible(block: &[u8]) -> bool {
     let even = (PROBE + PROBE * (PROBE - 1) / 256) as u32;
     squares > even + even / 4
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{DEFAULT_BLOCK, Encoder, MAX_BLOCK, Tokens};
+    use std::io::Write;
+
+    #[test]
+    fn blocks_are_small_where_a_stream_is_opened() {
+        let mut state = 1u64;
+        let mut letter = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            b'a' + (state >> 60) as u8
+        };
+        let text: Vec<u8> = (0..4 * MAX_BLOCK).map(|_| letter()).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        gzip.write_all(&text).unwrap();
+        let stream = gzip.finish().unwrap();
+        let builder = Encoder::builder().cache(1 << 22).max_block(MAX_BLOCK).inside(true);
+        let (mut finder, _) = builder.build_halves().unwrap();
+        let mut tokens = Tokens::default();
+        for (content, next) in [(&text, MAX_BLOCK), (&stream, DEFAULT_BLOCK), (&text, MAX_BLOCK)] {
+            finder.find(&content[..MAX_BLOCK], &mut tokens).unwrap();
+            assert_eq!(finder.cut(&content[MAX_BLOCK..], MAX_BLOCK), next);
+        }
+    }
+}
