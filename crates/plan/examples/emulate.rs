@@ -6,7 +6,8 @@
 use std::time::Instant;
 
 use oncewire_plan::{
-    Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    BitRate, Bytes, Instance, LinkId, Network, NodeId, PerSecond, Placement, Profile, Provision,
+    Synthetic, Unwatched,
     emulate::{
         Allocation, Emulation, Scheme, Settings,
         workload::{self, Synthetic as Workload},
@@ -40,12 +41,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (network, routes) = network();
     // A thousandth of the thesis's devices, at a thousandth of its rate.
     let provision = Provision {
-        ingress_memory: 14e6,
-        ingress_rate: 11.2e6,
-        edge_memory: 6e6,
-        interior_memory: 6e6,
-        encodings: 500.0 * 5.0,
-        operations: 2500.0,
+        ingress_memory: Bytes(14e6),
+        ingress_rate: BitRate(11.2e6),
+        edge_memory: Bytes(6e6),
+        interior_memory: Bytes(6e6),
+        encodings: PerSecond(500.0 * 5.0),
+        operations: PerSecond(2500.0),
         ..Provision::default()
     };
     let profile = Synthetic {
@@ -61,7 +62,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets: Vec<_> =
         Workload::new(&instance, workload::Settings { epochs, ..Default::default() })?.collect();
     let bytes: usize = packets.iter().map(|packet| packet.payload.len()).sum();
-    println!("{} packets, {:.1} MB, epoch {} s", packets.len(), bytes as f64 / 1e6, instance.epoch);
+    println!(
+        "{} packets, {:.1} MB, epoch {} s",
+        packets.len(),
+        bytes as f64 / 1e6,
+        instance.epoch.0
+    );
     let planned = Scheme::Planned(Allocation::new(&instance, &solution)?);
     for (name, scheme) in
         [("planned", planned), ("hop by hop", Scheme::HopByHop), ("ideal", Scheme::Ideal)]

@@ -9,7 +9,7 @@
 //! half of that goes to another egress.
 
 use oncewire_plan::{
-    NodeId, Scenario, Text, Unwatched,
+    BitRate, NodeId, Scenario, Text, Unwatched,
     ra::{self, Classes, Cost, Objective, Outcome, Request, Routes, judge::judge},
 };
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (gap, slices) = (number(0.01)?, number(4.0)?);
     let mut scenario = Scenario::new(Text::new(&map, std::fs::read_to_string(&map)?));
     scenario.shape.populated_only = true;
-    let network = scenario.network()?.with_random_capacities(&[2.5e9, 10e9], 1);
+    let network = scenario.network()?.with_random_capacities(&[2.5e9, 10e9].map(BitRate), 1);
     let crowd = network.nodes.iter().position(|node| node.label.starts_with(&label));
     let crowd = NodeId::new(crowd.ok_or("the map has no such node")?);
 

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use oncewire_plan::{
-    Scenario, Text, Watch,
+    BitRate, Scenario, Text, Watch,
     ra::{self, Cost, LoadLimit, Objective, Request},
 };
 
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut network = scenario.network()?;
     let together = objective != Objective::Footprint;
     if together {
-        network = network.with_random_capacities(&[2.5e9, 10e9], 1);
+        network = network.with_random_capacities(&[2.5e9, 10e9].map(BitRate), 1);
     }
     let request = Request {
         ingresses: ra::gravity(&network, rho, inter, 1e9)?,

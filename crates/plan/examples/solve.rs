@@ -22,7 +22,8 @@ use std::{
 
 use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
-    Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    BitRate, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Synthetic,
+    Unwatched,
     lp::{Method, Objective, Options, WarmStart, solve},
     network::{Link, Node, Role},
     path::Route,
@@ -79,7 +80,7 @@ fn network(pops: usize, access: usize, random: &mut SplitMix64) -> Network {
                 to: NodeId::new(to),
                 weight,
                 latency: weight,
-                capacity: Some(40e9),
+                capacity: Some(BitRate(40e9)),
             });
         }
     }
@@ -170,7 +171,7 @@ fn instance(pops: usize, access: usize) -> Instance {
     let mut routes = Vec::new();
     for &from in &ends {
         let into = tree(&network, &out, from);
-        let volume = provision.ingress_memory * (0.5 + 0.5 * random.unit());
+        let volume = provision.ingress_memory.0 * (0.5 + 0.5 * random.unit());
         // As in the papers: none between access routers of one PoP.
         let goes = |to: usize| to != from && network.nodes[to].pop != network.nodes[from].pop;
         let whole: f64 =

@@ -140,7 +140,7 @@ pub fn hop_by_hop(instance: &Instance) -> Comparison {
         .iter()
         .zip(passing)
         .map(|(device, (bytes, matches))| {
-            let packets = bytes / instance.packet;
+            let packets = bytes / instance.packet.0;
             if packets == 0.0 {
                 return 0.0;
             }
@@ -216,7 +216,7 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     }
     for (number, path) in instance.paths.iter().enumerate() {
         let store = store_of(path);
-        let factor = factor(stored[store], instance.store_memory(store));
+        let factor = factor(stored[store], instance.store_memory(store).0);
         cached[instance.hop_range(number)].iter_mut().for_each(|share| *share *= factor);
     }
     cached

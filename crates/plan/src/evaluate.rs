@@ -316,7 +316,7 @@ pub fn evaluate_within(
             }
             let device = &mut devices[hop.device];
             device.memory.used += share * path.volume;
-            device.cached += share * path.volume / instance.packet;
+            device.cached += share * path.volume / instance.packet.0;
             device.decoded += decoded_matches[at];
             ingress.footprint.saved += f64::from(hop.saves) * decoded_bytes[at];
             for &link in &path.links[..hop.distance as usize] {
@@ -376,7 +376,7 @@ fn link_loads(instance: &Instance, saved: &[f64]) -> Vec<LinkLoad> {
         .map(|((before, saved), link)| {
             let after = before - saved;
             let utilization = link.capacity.map(|capacity| {
-                [before, after].map(|bytes| bytes * 8.0 / instance.epoch / capacity)
+                [before, after].map(|bytes| bytes * 8.0 / instance.epoch.0 / capacity.0)
             });
             LinkLoad { before, after, utilization }
         })

@@ -11,7 +11,7 @@ use build::{check_route, check_trees, place};
 pub use provision::{Placement, Provision};
 
 use crate::{
-    DeviceId, Error, LinkId, Match, Network, NodeId, Profile,
+    Bytes, DeviceId, Error, LinkId, Match, Network, NodeId, Profile, Seconds,
     error::{PathError, TrafficError},
     network::Role,
     path::Route,
@@ -96,12 +96,12 @@ pub struct Hop {
 pub struct Instance {
     /// The network.
     pub network: Network,
-    /// T in seconds.
-    pub epoch: f64,
-    /// Mean size of a packet in bytes.
-    pub packet: f64,
-    /// Size of the largest packet in bytes; no match is longer.
-    pub mss: f64,
+    /// T, the retention epoch.
+    pub epoch: Seconds,
+    /// Mean size of a packet.
+    pub packet: Bytes,
+    /// Size of the largest packet; no match is longer.
+    pub mss: Bytes,
     /// Which links count in the footprint.
     pub counted: Vec<bool>,
     /// Devices that cache and decode.
@@ -175,8 +175,8 @@ impl Instance {
                     node: route.from,
                     slice: route.slice,
                     store,
-                    memory: provision.ingress_memory,
-                    encodings: provision.encodings * epoch,
+                    memory: provision.ingress_memory.0,
+                    encodings: provision.encodings.during(epoch),
                     paths: at..at,
                     volume: 0.0,
                     one_pop: false,
@@ -270,10 +270,10 @@ impl Instance {
         })
     }
 
-    /// Bytes in a packet store. An ingress's limit is its node's: that of the first slice counts.
-    pub fn store_memory(&self, store: usize) -> f64 {
+    /// The size of a packet store. An ingress's limit is its node's: that of the first slice counts.
+    pub fn store_memory(&self, store: usize) -> Bytes {
         let first = self.ingresses.partition_point(|ingress| (ingress.store as usize) < store);
-        self.ingresses[first].memory
+        Bytes(self.ingresses[first].memory)
     }
 
     /// Matches of path `p` with path `q` per epoch, according to the profile. An ingress that
@@ -287,7 +287,7 @@ impl Instance {
     pub fn coded(&self, ingress: usize) -> f64 {
         let slices = &self.ingresses[self.slices_of(ingress)];
         let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
-        (slices[0].encodings / (volume / self.packet)).min(1.0)
+        (slices[0].encodings / (volume / self.packet.0)).min(1.0)
     }
 
     /// Bytes times links that count, without redundancy elimination, per epoch.

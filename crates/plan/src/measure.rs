@@ -202,7 +202,7 @@ impl<'a> Profiler<'a> {
     /// Settings out of range; a store too small for a packet, or larger than memory can be.
     pub fn new(instance: &'a Instance, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
-        if !(settings.warm_up >= 0.0 && settings.warm_up * instance.epoch < MAX_SECONDS) {
+        if !(settings.warm_up >= 0.0 && settings.warm_up * instance.epoch.0 < MAX_SECONDS) {
             return wrong(
                 "the warm-up in epochs",
                 settings.warm_up,
@@ -224,7 +224,7 @@ impl<'a> Profiler<'a> {
             stores: instance.ingresses.iter().map(|_| None).collect(),
             volumes: vec![0; instance.paths.len()],
             pairs: HashMap::new(),
-            begin: (settings.warm_up * instance.epoch * NANOS) as u64,
+            begin: (settings.warm_up * instance.epoch.0 * NANOS) as u64,
             last: 0,
             seen: Seen::default(),
             buffers: Buffers::default(),
@@ -302,7 +302,7 @@ impl<'a> Profiler<'a> {
     /// # Errors
     /// `end` does not lie after the warm-up.
     pub fn measurement_until(&self, end: u64) -> Result<Measurement, Error> {
-        let epochs = end.saturating_sub(self.begin) as f64 / NANOS / self.instance.epoch;
+        let epochs = end.saturating_sub(self.begin) as f64 / NANOS / self.instance.epoch.0;
         if epochs <= 0.0 {
             return Err(ProfileError::TooShort {
                 seconds: end as f64 / NANOS,

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, collections::HashMap};
 
 use crate::{
-    LinkId, NodeId,
+    BitRate, LinkId, NodeId,
     error::{TopologyError, quote},
 };
 
@@ -70,8 +70,8 @@ pub struct Link {
     pub weight: f64,
     /// Latency in milliseconds.
     pub latency: f64,
-    /// Capacity in bit/s, if known.
-    pub capacity: Option<f64>,
+    /// Capacity, if known.
+    pub capacity: Option<BitRate>,
 }
 
 /// Traffic from one node to another.

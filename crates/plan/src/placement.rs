@@ -462,7 +462,7 @@ impl Model {
             row(device.operations, &|hop| operations[hop.0]);
         }
         for (store, slices) in instance.stores().enumerate() {
-            let (coded, memory) = (instance.coded(slices.start), instance.store_memory(store));
+            let (coded, memory) = (instance.coded(slices.start), instance.store_memory(store).0);
             let volume: f64 = instance.ingresses[slices.clone()].iter().map(|one| one.volume).sum();
             if volume * coded > memory {
                 let terms = slices.flat_map(|one| instance.paths_of(one)).flat_map(|path| {
@@ -507,7 +507,7 @@ fn coefficients(instance: &Instance) -> (Vec<f64>, Vec<f64>) {
         let coded = instance.coded(ingress);
         for q in instance.paths_of(ingress) {
             for at in instance.hop_range(q) {
-                operations[at] = instance.paths[q].volume / instance.packet;
+                operations[at] = instance.paths[q].volume / instance.packet.0;
             }
             for p in instance.paths_of(ingress) {
                 let found = instance.matches(p, q);

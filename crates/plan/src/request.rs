@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use crate::{
-    DeviceId, Error, Instance, Solution, Stage, Unwatched, Watch,
+    BitRate, DeviceId, Error, Instance, Solution, Stage, Unwatched, Watch,
     baseline::{self, Comparison},
     error::{DeviceError, TopologyError},
     evaluate::{self, Evaluation},
@@ -21,8 +21,8 @@ pub struct Request {
     pub scenario: Scenario,
     /// What the plan optimizes. The capacity in [`Objective::LinkLoad`] is set from `capacity`.
     pub objective: Objective,
-    /// Capacity in bit/s of links for which the topology gives none.
-    pub capacity: Option<f64>,
+    /// Capacity of links for which the topology gives none.
+    pub capacity: Option<BitRate>,
     /// How the program is solved.
     pub method: Method,
     /// Relative optimality gap at which solving stops ([`lp::Options::tolerance`]).

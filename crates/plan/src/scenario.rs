@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Error, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Stage, Synthetic,
-    Watch,
+    Bytes, Error, Instance, LinkId, Network, NodeId, PerSecond, Placement, Profile, Provision,
+    Stage, Synthetic, Watch,
     error::{DeviceError, RouteFileError, TopologyError, TrafficError},
     measure::Measurement,
     network::Names,
@@ -90,7 +90,7 @@ impl Scenario {
                 gamma: 0.5,
                 intrapop: 0.5,
                 intrapath: 0.5,
-                length: provision.packet,
+                length: provision.packet.0,
                 ingresses: BTreeMap::new(),
             }),
             provision,
@@ -162,7 +162,6 @@ impl Scenario {
         Ok(instance)
     }
 
-    /// The network: read, placed on the map, and transformed as [`Shape`] says.
     /// Reads the topology and transforms it as [`Scenario::shape`] says.
     ///
     /// # Errors
@@ -302,10 +301,10 @@ pub struct DeviceOverride {
     pub place: String,
     /// Device: a router, or a link as `from -> to`; nodes by id or unique label.
     pub device: String,
-    /// Cache in bytes.
-    pub memory: f64,
-    /// Operations per second.
-    pub operations: f64,
+    /// Cache.
+    pub memory: Bytes,
+    /// Operations.
+    pub operations: PerSecond,
 }
 
 /// Index of the ingress at a node, given by id or unique label; the first of its slices.
@@ -369,8 +368,8 @@ fn apply_overrides(instance: &mut Instance, overrides: &[DeviceOverride]) -> Res
         changes.push((device, given));
     }
     for (device, given) in changes {
-        instance.devices[device].memory = given.memory;
-        instance.devices[device].operations = given.operations * instance.epoch;
+        instance.devices[device].memory = given.memory.0;
+        instance.devices[device].operations = given.operations.during(instance.epoch);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    Error, Network, NodeId, Provision,
+    Bytes, Error, Network, NodeId, Provision,
     error::{TopologyError, TrafficError, quote},
     network::{Demand, Names, Role},
     path::Route,
@@ -23,8 +23,8 @@ pub enum Scale {
     LargestIngress(f64),
     /// One factor per ingress, so that each sends that much (thesis, section 3.5, figure 3.8).
     EqualIngress(f64),
-    /// One factor for all, so that they add up to this many bytes per epoch.
-    Total(f64),
+    /// One factor for all, so that they add up to these per epoch.
+    Total(Bytes),
 }
 
 /// Gravity: from PoP a to PoP b, population(a) x population(b); from and to each of a PoP's
@@ -235,11 +235,11 @@ pub fn assign(
     if !total.is_finite() {
         return Err(TrafficError::Overflow { what: "the sum of all volumes".into() }.into());
     }
-    let full = provision.ingress_rate * provision.epoch() / 8.0;
+    let full = provision.ingress_rate.during(provision.epoch()).0;
     let target = match scale {
         Scale::Given => 1.0,
         Scale::LargestIngress(load) | Scale::EqualIngress(load) => load * full,
-        Scale::Total(bytes) => bytes,
+        Scale::Total(bytes) => bytes.0,
     };
     if !(target > 0.0 && target.is_finite()) {
         return Err(TrafficError::Scale { target }.into());

@@ -4,7 +4,7 @@ use std::{fs::File, io::BufReader, net::IpAddr, ops::Range, path::Path};
 
 use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits};
 use oncewire_plan::{
-    Instance, Prices, Solution, Unwatched,
+    Bytes, Instance, Prices, Seconds, Solution, Unwatched,
     baseline::{edge_only, ideal},
     emulate::{
         Allocation, Change, Emulation, Event, Packet, Report, Rollout, Scheme, Settings,
@@ -119,8 +119,9 @@ fn place(
 ) -> Outcome<(Instance, Vec<Packet>)> {
     let mut instance = whole.single(ingress);
     instance.ingresses[0].memory = instance.ingresses[0].volume;
-    instance.packet = part.about.bytes as f64 / part.about.packets as f64;
-    let scale = TimeScale::fill(&instance, 0, part.about.bytes, part.about.seconds, part.epochs)?;
+    let bytes = Bytes(part.about.bytes as f64);
+    instance.packet = Bytes(bytes.0 / part.about.packets as f64);
+    let scale = TimeScale::fill(&instance, 0, bytes, Seconds(part.about.seconds), part.epochs)?;
     let instance = instance.scaled(scale.instance)?;
     let egresses = Egresses::Spread { seed, networks: false };
     let mut packets = Vec::new();
@@ -337,7 +338,7 @@ pub(crate) fn stale(run: &Run) -> Outcome {
             .par_iter()
             .map(|&ingress| -> Outcome<_> {
                 let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
-                let length = (instance.epoch * 1e9) as u64;
+                let length = (instance.epoch.0 * 1e9) as u64;
                 let plans: Vec<Allocation> = (1..HOURS)
                     .map(|epoch| -> Outcome<_> {
                         let settings = measure::Settings {

@@ -4,7 +4,7 @@ use std::{fs, time::Instant};
 
 use oncewire_kernels::random::SplitMix64;
 use oncewire_plan::{
-    DeviceId, Instance, Network, Profile, Solution, Unwatched,
+    DeviceId, Instance, Network, Profile, Seconds, Solution, Unwatched,
     baseline::{self, compare},
     emulate::workload::{self, Drift, Dynamics, Synthetic as Workload},
     evaluate::evaluate,
@@ -557,7 +557,7 @@ pub(crate) fn drift(run: &Run) -> Outcome {
         let settings = workload::Settings {
             seed: run.seed,
             dynamics: Dynamics {
-                drift: Some(Drift { time: 3600.0, volume: 0.5, matches: 0.5 }),
+                drift: Some(Drift { time: Seconds(3600.0), volume: 0.5, matches: 0.5 }),
                 ..Dynamics::default()
             },
             ..workload::Settings::default()
@@ -566,7 +566,7 @@ pub(crate) fn drift(run: &Run) -> Outcome {
         // Every 10 minutes. Only instances that are still needed are kept.
         let mut plans: Vec<(Instance, Solution)> = Vec::new();
         for minutes in (0..=120u32).step_by(10) {
-            let now = workload.instance_at(f64::from(minutes) * 60.0)?;
+            let now = workload.instance_at(Seconds(f64::from(minutes) * 60.0))?;
             let solution = solve(&now)?;
             let fresh = evaluate(&now, &solution.cached)?.footprint.reduction();
             let ideal = baseline::ideal(&now).footprint.reduction();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use oncewire_plan::{
-    Error, Instance, Network, Placement, Profile, Provision, Solution, Synthetic, Unwatched,
+    Bytes, Error, Instance, Network, Placement, Profile, Provision, Solution, Synthetic, Unwatched,
     evaluate::{Evaluation, evaluate},
     lp, routing, topology,
     traffic::{self, Scale},
@@ -65,8 +65,8 @@ impl Default for Setting {
 impl Setting {
     pub(crate) fn provision(&self) -> Provision {
         Provision {
-            packet: self.packet,
-            interior_memory: self.interior,
+            packet: Bytes(self.packet),
+            interior_memory: Bytes(self.interior),
             access_links: self.access_links,
             ..Provision::default()
         }

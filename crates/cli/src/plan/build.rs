@@ -47,7 +47,7 @@ pub(super) fn whole(
         );
     }
     if let (Some(capacity), 1..) = (request.capacity, outcome.assumed_capacities) {
-        let rate = crate::format::number(capacity, oncewire_trace::results::Unit::BitsPerSecond);
+        let rate = crate::format::number(capacity.0, oncewire_trace::results::Unit::BitsPerSecond);
         let all = outcome.assumed_capacities == outcome.instance.network.links.len();
         let count = if all { "all".to_owned() } else { outcome.assumed_capacities.to_string() };
         scenario.settings.push((
@@ -292,8 +292,8 @@ fn facts(instance: &Instance) -> NetworkFacts {
         devices: instance.devices.len(),
         variables: instance.hop_count(),
         mean_hops: share(hops as f64, instance.paths.len() as f64),
-        epoch_seconds: instance.epoch,
-        packet_bytes: instance.packet,
+        epoch_seconds: instance.epoch.0,
+        packet_bytes: instance.packet.0,
         volume_bytes: instance.ingresses.iter().map(|ingress| ingress.volume).sum(),
     }
 }
@@ -394,7 +394,7 @@ fn link_rows(instance: &Instance, evaluation: &Evaluation) -> Vec<LinkRow> {
             to: link.to.0,
             before_bytes: load.before,
             after_bytes: load.after,
-            capacity: link.capacity,
+            capacity: link.capacity.map(|rate| rate.0),
             utilization_before: load.utilization.map(|both| both[0]),
             utilization_after: load.utilization.map(|both| both[1]),
             device: devices.get(&LinkId::new(at)).copied(),

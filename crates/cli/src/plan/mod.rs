@@ -20,7 +20,7 @@ use oncewire_plan::lp::{Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
 use oncewire_plan::ra::file::RouteFile;
-use oncewire_plan::{Choice, Deploy, Error, Network, Request};
+use oncewire_plan::{BitRate, Choice, Deploy, Error, Network, Request};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use watch::Progress;
@@ -82,7 +82,7 @@ fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
             ObjectiveName::Footprint => Objective::Footprint,
             ObjectiveName::LinkLoad => Objective::LinkLoad { capacity: None },
         },
-        capacity: args.capacity,
+        capacity: args.capacity.map(BitRate),
         method: match args.solver {
             SolverName::Auto => Method::Auto,
             SolverName::Interior => Method::Interior,

@@ -5,7 +5,9 @@ use crate::failure::{Failure, Outcome, nearest};
 use crate::quantity::bytes;
 use oncewire_plan::error::{DeviceError, TopologyError, TrafficError};
 use oncewire_plan::scenario::{Decoders, DeviceOverride, Redundancy, Shape, TrafficSource};
-use oncewire_plan::{Error, Fault, Instance, Network, Provision, Synthetic, Text};
+use oncewire_plan::{
+    BitRate, Bytes, Error, Fault, Instance, Network, PerSecond, Provision, Synthetic, Text,
+};
 use oncewire_plan::{NodeId, traffic::Scale};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -199,16 +201,16 @@ impl From<Error> for Failure {
 
 fn provision(args: &ScenarioArgs) -> Outcome<Provision> {
     let usual = Provision::default();
-    let size = |given: Option<u64>, usual: f64| given.map_or(usual, |given| given as f64);
+    let size = |given: Option<u64>, usual| given.map_or(usual, |given| Bytes(given as f64));
     let provision = Provision {
         ingress_memory: size(args.ingress_memory, usual.ingress_memory),
-        ingress_rate: args.ingress_rate.unwrap_or(usual.ingress_rate),
+        ingress_rate: args.ingress_rate.map_or(usual.ingress_rate, BitRate),
         edge_memory: size(args.edge_memory, usual.edge_memory),
         interior_memory: size(args.interior_memory, usual.interior_memory),
-        encodings: args.encodings,
-        operations: args.operations,
-        packet: args.packet,
-        mss: usual.mss.max(args.packet),
+        encodings: PerSecond(args.encodings),
+        operations: PerSecond(args.operations),
+        packet: Bytes(args.packet),
+        mss: Bytes(usual.mss.0.max(args.packet)),
         access_links: args.count_access,
     };
     provision.check()?;
@@ -251,8 +253,8 @@ fn overrides(path: &Path) -> Outcome<Vec<DeviceOverride>> {
         overrides.push(DeviceOverride {
             place,
             device: device.into(),
-            memory: size as f64,
-            operations,
+            memory: Bytes(size as f64),
+            operations: PerSecond(operations),
         });
     }
     Ok(overrides)
@@ -285,7 +287,7 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
             ));
         }
     }
-    let size = |size: f64| bytes(size as u64);
+    let size = |size: Bytes| bytes(size.0 as u64);
     settings.extend([
         ("mean packet", format!("{} bytes", args.packet)),
         (
@@ -293,7 +295,7 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
             format!(
                 "{}, filled at {} Gbit/s",
                 size(provision.ingress_memory),
-                provision.ingress_rate / 1e9
+                provision.ingress_rate.0 / 1e9
             ),
         ),
         (

@@ -15,7 +15,7 @@ use oncewire_plan::error::RouteFileError;
 use oncewire_plan::ra::file::RouteFile;
 use oncewire_plan::ra::profile::{Counted, Fold};
 use oncewire_plan::ra::{self, Cost, LoadLimit, Objective, Request, Routes};
-use oncewire_plan::{Error, Network, NodeId, Scenario, Stage, Text, Watch, routing};
+use oncewire_plan::{BitRate, Error, Network, NodeId, Scenario, Stage, Text, Watch, routing};
 use std::path::Path;
 
 /// Seconds in which content counts as equal (the thesis's T).
@@ -31,7 +31,10 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
     let map = network(args, topology)?;
     let network = match args.capacity[..] {
         [] | [_] => map.clone(),
-        _ => map.with_random_capacities(&args.capacity, args.seed),
+        _ => {
+            let choices: Vec<BitRate> = args.capacity.iter().copied().map(BitRate).collect();
+            map.with_random_capacities(&choices, args.seed)
+        }
     };
     let against = args.against.as_deref().map(|path| read_routes(path, &map)).transpose()?;
     let counted = args.profile.as_deref().map(|path| counted(path, &network)).transpose()?;

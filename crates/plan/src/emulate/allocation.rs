@@ -172,7 +172,7 @@ impl Allocation {
             for q in ingress.paths.clone() {
                 let volume = instance.paths[q as usize].volume;
                 for share in self.shares(q) {
-                    operations[share.device] += part(share) * volume / instance.packet;
+                    operations[share.device] += part(share) * volume / instance.packet.0;
                 }
                 for p in ingress.paths.clone() {
                     let found = instance.matches(p as usize, q as usize);

@@ -146,12 +146,15 @@ impl<'a> Emulation<'a> {
     /// memory.
     pub fn new(instance: &'a Instance, scheme: Scheme, settings: Settings) -> Result<Self, Error> {
         check(&settings)?;
-        let length = instance.epoch * 1e9;
+        let length = instance.epoch.0 * 1e9;
         if !(1.0..1e18).contains(&length) {
             let range = "from 1 ns to 30 years";
-            return Err(
-                EmulationError::setting("the retention epoch in s", instance.epoch, range).into()
-            );
+            return Err(EmulationError::setting(
+                "the retention epoch in s",
+                instance.epoch.0,
+                range,
+            )
+            .into());
         }
         let of_link = route::devices_of_links(instance);
         let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();

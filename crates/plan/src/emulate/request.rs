@@ -12,7 +12,7 @@ use super::{
     workload::{self, Crowd, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
-    Error, Instance, NodeId, Profile, Scenario, Stage, Unwatched, Watch,
+    Bytes, Error, Instance, NodeId, Profile, Scenario, Seconds, Stage, Unwatched, Watch,
     error::{EmulationError, Mismatch},
     lp::{self, WarmStart},
     manifest::Plan,
@@ -279,8 +279,8 @@ fn synthetic(
         };
         settings.dynamics.crowds.push(Crowd {
             ingress: Some(instance.ingresses[largest_ingress(&instance)].node),
-            from: crowd.from.as_secs_f64(),
-            until: f64::INFINITY,
+            from: Seconds(crowd.from.as_secs_f64()),
+            until: Seconds(f64::INFINITY),
             volume: crowd.volume,
             redundancy,
         });
@@ -320,7 +320,13 @@ fn captured_instance<C: Captures>(
         None => (whole.clone(), Ingresses::BySource),
     };
     let epochs = f64::from(request.epochs);
-    let mut times = TimeScale::fill(&instance, largest_ingress(&instance), bytes, seconds, epochs)?;
+    let mut times = TimeScale::fill(
+        &instance,
+        largest_ingress(&instance),
+        Bytes(bytes as f64),
+        Seconds(seconds),
+        epochs,
+    )?;
     if let Some(scale) = request.scale {
         times.instance = scale;
     }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId, PathId, Placement,
-    Profile, Provision, Unwatched, path::Route, testing,
+    BitRate, Bytes, DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId,
+    PathId, PerSecond, Placement, Profile, Provision, Unwatched, path::Route, testing,
 };
 
 const HALF: u64 = 1 << 31;
@@ -28,10 +28,10 @@ fn network(nodes: u32, links: &[(u32, u32)]) -> Network {
 /// Devices on all links, epochs of one second, and volumes of a megabyte.
 fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provision)) -> Instance {
     let mut provision = Provision {
-        ingress_memory: 1e6,
-        ingress_rate: 8e6,
-        edge_memory: 1e7,
-        interior_memory: 1e7,
+        ingress_memory: Bytes(1e6),
+        ingress_rate: BitRate(8e6),
+        edge_memory: Bytes(1e7),
+        interior_memory: Bytes(1e7),
         ..Provision::default()
     };
     change(&mut provision);
@@ -177,7 +177,11 @@ fn two_slices() -> Instance {
         links: [2 * u32::from(slice), 2 * u32::from(slice) + 1].map(LinkId).to_vec(),
         volume: 1e6,
     };
-    let provision = Provision { ingress_memory: 1e6, ingress_rate: 8e6, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(1e6),
+        ingress_rate: BitRate(8e6),
+        ..Provision::default()
+    };
     let routes = vec![route(0), route(1)];
     Instance::new(network, routes, &provision, &Placement::Links, whole.profile).unwrap()
 }
@@ -299,7 +303,7 @@ fn buckets_evict_in_lockstep() {
 fn overloaded_devices_are_not_loaded() {
     // 10 operations an epoch: the plan expects all of them to be this ingress's.
     let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
-        provision.operations = 10.0
+        provision.operations = PerSecond(10.0)
     });
     let allocation = Allocation::of_parts(&instance, vec![vec![share(0, ALL, 1)]]).unwrap();
     let run = |shed| {
@@ -524,7 +528,7 @@ fn after_a_routing_change_only_what_can_be_decoded_is_encoded() {
 fn encoders_that_cannot_keep_up_fingerprint_the_lower_hashes() {
     // 1,000 packets an epoch enter, 250 can be fingerprinted.
     let instance = instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
-        provision.encodings = 250.0
+        provision.encodings = PerSecond(250.0)
     });
     let settings = settings();
     let mut emulation = planned(&instance, vec![vec![share(0, ALL, 1)]], settings.clone());
@@ -541,7 +545,7 @@ fn hop_by_hop_saves_on_every_link_and_ideal_is_not_limited() {
     let run = |scheme, memory: f64| {
         let instance =
             instance(network(4, &[(0, 1), (1, 2), (2, 3)]), &[&[0, 1, 2]], |provision| {
-                provision.interior_memory = memory;
+                provision.interior_memory = Bytes(memory);
             });
         let mut emulation = Emulation::new(&instance, scheme, settings()).unwrap();
         let mut source = Source::default();
@@ -678,7 +682,7 @@ fn a_run_can_be_stopped() {
 fn a_plans_manifests_and_its_solution_say_the_same() {
     let instance =
         instance(network(4, &[(0, 1), (1, 2), (1, 3)]), &[&[0, 1], &[0, 2]], |provision| {
-            (provision.ingress_memory, provision.ingress_rate) = (2e6, 16e6);
+            (provision.ingress_memory, provision.ingress_rate) = (Bytes(2e6), BitRate(16e6));
         });
     let solution = crate::Solution::given(vec![0.25, 0.5, 0.0, 0.75]);
     let plan =

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Unwatched, lp,
+    BitRate, Seconds, Unwatched, lp,
     testing::{fork, instances, solve},
 };
 
@@ -43,8 +43,8 @@ fn an_ingress_that_fingerprints_half_finds_half() {
 #[test]
 fn capacities_give_utilization() {
     let mut instance = fork();
-    instance.network.links[0].capacity = Some(1600.0);
-    instance.epoch = 1.0;
+    instance.network.links[0].capacity = Some(BitRate(1600.0));
+    instance.epoch = Seconds(1.0);
     let evaluation = evaluate(&instance, &[1.0, 0.0, 0.0, 0.0]).unwrap();
     assert_eq!(evaluation.links[0].utilization, Some([1.0, 0.75]));
     assert_eq!(evaluation.links[2].utilization, None);
@@ -130,17 +130,17 @@ fn a_solver_that_lies_is_caught() {
 
     assert!(check_load(&instance, &say(0.75, 0.7)).is_err());
     // All links of 1600 bit/s: the first is still the fullest.
-    instance.epoch = 1.0;
+    instance.epoch = Seconds(1.0);
     let load = |capacity| check_for(&instance, &say(0.75, 0.7), &Objective::LinkLoad { capacity });
-    assert_eq!(load(Some(1600.0)).unwrap().violations, []);
+    assert_eq!(load(Some(BitRate(1600.0))).unwrap().violations, []);
     assert!(load(None).is_err());
     assert_eq!(
         check_for(&instance, &say(50.0, 50.0), &Objective::Footprint).unwrap().violations,
         []
     );
 
-    instance.network.links[0].capacity = Some(1600.0);
-    instance.epoch = 1.0;
+    instance.network.links[0].capacity = Some(BitRate(1600.0));
+    instance.epoch = Seconds(1.0);
     let violations = |solution: &Solution| check_load(&instance, solution).unwrap().violations;
     assert_eq!(violations(&say(0.75, 0.7)), []);
     assert_eq!(violations(&say(0.75, 0.8)), [Violation::Bound { bound: 0.8, found: 0.75 }]);
@@ -208,7 +208,7 @@ proptest! {
         }
         for (device, memory) in evaluation.devices.iter().zip(&memory) {
             prop_assert!(near(device.memory.used, *memory));
-            prop_assert!(near(device.operations.used, device.decoded + memory / instance.packet));
+            prop_assert!(near(device.operations.used, device.decoded + memory / instance.packet.0));
         }
     }
 

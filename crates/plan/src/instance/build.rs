@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Device, Placement, Provision};
 use crate::{
-    DeviceId, Error, LinkId, Network, NodeId,
+    DeviceId, Error, LinkId, Network, NodeId, Seconds,
     error::{DeviceError, PathError, TrafficError},
     network::Role,
     path::Route,
@@ -84,7 +84,7 @@ type Placed = (Vec<Device>, Vec<Option<DeviceId>>);
 pub(super) fn place(
     network: &Network,
     provision: &Provision,
-    epoch: f64,
+    epoch: Seconds,
     placement: &Placement,
 ) -> Result<Placed, Error> {
     let mut devices = Vec::new();
@@ -116,9 +116,9 @@ pub(super) fn place(
             devices.push(Device {
                 node: link.to,
                 link: (*placement != Placement::Routers).then_some(LinkId::new(number)),
-                memory: size(link.to),
-                operations: provision.operations * epoch,
-                encodings: provision.encodings * epoch,
+                memory: size(link.to).0,
+                operations: provision.operations.during(epoch),
+                encodings: provision.encodings.during(epoch),
             });
         }
         of_link[number] = Some(device);

@@ -72,7 +72,7 @@ impl Instance {
             .links
             .iter_mut()
             .filter_map(|link| link.capacity.as_mut())
-            .for_each(|capacity| *capacity *= factor);
+            .for_each(|capacity| capacity.0 *= factor);
         if let Profile::Measured(profile) = &mut self.profile {
             profile.pairs.iter_mut().for_each(|pair| pair.2.count *= factor);
         }

@@ -1,7 +1,7 @@
 //! What the profile means on an instance: matches between paths, and which profiles are valid.
 
 use super::{Instance, Path};
-use crate::{Error, Match, Profile, Synthetic, error::ProfileError};
+use crate::{Bytes, Error, Match, Profile, Synthetic, error::ProfileError};
 
 impl Synthetic {
     /// Bytes of path `p` that repeat path `q`, of the same ingress.
@@ -62,7 +62,7 @@ impl Profile {
     }
 
     /// Returns an error unless all values are finite, sorted and in range.
-    pub(crate) fn check(&self, paths: &[Path], mss: f64) -> Result<(), Error> {
+    pub(crate) fn check(&self, paths: &[Path], mss: Bytes) -> Result<(), Error> {
         let share = |name: &str, value: f64| {
             if (0.0..=1.0).contains(&value) {
                 Ok(())
@@ -75,12 +75,12 @@ impl Profile {
             }
         };
         let length = |value: f64| {
-            if value > 0.0 && value <= mss {
+            if value > 0.0 && value <= mss.0 {
                 Ok(())
             } else {
                 Err(ProfileError::MatchLength {
                     length: value,
-                    most: mss,
+                    most: mss.0,
                     of: "the largest packet",
                 })
             }

@@ -17,7 +17,7 @@ mod simplex;
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, Instance, Prices, Solution, SolvedBy, Watch, error::SolverError};
+use crate::{BitRate, Error, Instance, Prices, Solution, SolvedBy, Watch, error::SolverError};
 use interior::Centre;
 use presolve::Reduced;
 use program::Program;
@@ -32,8 +32,8 @@ pub enum Objective {
     /// Make the highest utilization of a link as low as possible. [`Solution::objective`] is that
     /// utilization: 1 is a full link.
     LinkLoad {
-        /// Capacity in bit/s of links whose own is not known; without it they take no part.
-        capacity: Option<f64>,
+        /// Capacity of links whose own is not known; without it they take no part.
+        capacity: Option<BitRate>,
     },
 }
 

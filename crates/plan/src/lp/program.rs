@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    DeviceId, Error, Instance, LinkId, NodeId, Watch,
+    BitRate, DeviceId, Error, Instance, LinkId, NodeId, Watch,
     error::{DeviceError, ProfileError, TopologyError, TrafficError},
     lp::{Objective, coefficients::Coefficients},
 };
@@ -51,7 +51,7 @@ impl<'a> Program<'a> {
         let Coefficients { mut matches, bytes } = Coefficients::new(instance, watch)?;
         let mut weight = vec![0.0; bytes.len()];
         for (number, path) in instance.paths.iter().enumerate() {
-            let packets = path.volume / instance.packet;
+            let packets = path.volume / instance.packet.0;
             for (hop, column) in path.hops.iter().zip(instance.hop_range(number)) {
                 matches[column] += packets;
                 if matches!(objective, Objective::Footprint) {
@@ -70,7 +70,7 @@ impl<'a> Program<'a> {
             .iter()
             .map(|device| device.memory)
             .chain(instance.devices.iter().map(|device| device.operations))
-            .chain((0..instance.store_count()).map(|store| instance.store_memory(store)))
+            .chain((0..instance.store_count()).map(|store| instance.store_memory(store).0))
             .collect();
         let links = match objective {
             Objective::Footprint => None,
@@ -281,13 +281,13 @@ fn check(instance: &Instance) -> Result<(), Error> {
             );
         }
     }
-    if !(instance.packet > 0.0 && instance.packet.is_finite()) {
+    if !(instance.packet.0 > 0.0 && instance.packet.0.is_finite()) {
         let what = "mean packet size".into();
-        return Err(DeviceError::Range { what, value: instance.packet, range: "above 0" }.into());
+        return Err(DeviceError::Range { what, value: instance.packet.0, range: "above 0" }.into());
     }
-    if !(instance.epoch > 0.0 && instance.epoch.is_finite()) {
+    if !(instance.epoch.0 > 0.0 && instance.epoch.0.is_finite()) {
         let what = "the retention epoch in seconds".into();
-        return Err(DeviceError::Range { what, value: instance.epoch, range: "above 0" }.into());
+        return Err(DeviceError::Range { what, value: instance.epoch.0, range: "above 0" }.into());
     }
     for path in &instance.paths {
         for (what, value) in
@@ -308,15 +308,15 @@ fn check(instance: &Instance) -> Result<(), Error> {
     instance.profile.check(&instance.paths, instance.mss)
 }
 
-fn links(instance: &Instance, otherwise: Option<f64>) -> Result<Links, Error> {
+fn links(instance: &Instance, otherwise: Option<BitRate>) -> Result<Links, Error> {
     let mut capacity = Vec::with_capacity(instance.network.links.len());
     for (number, link) in instance.network.links.iter().enumerate() {
         capacity.push(match link.capacity.or(otherwise) {
             None => f64::INFINITY,
-            Some(rate) if rate > 0.0 => rate * instance.epoch / 8.0,
+            Some(rate) if rate.0 > 0.0 => rate.during(instance.epoch).0,
             Some(rate) => {
                 let link = instance.network.link_name(LinkId::new(number));
-                return Err(TopologyError::Capacity { link, capacity: rate }.into());
+                return Err(TopologyError::Capacity { link, capacity: rate.0 }.into());
             }
         });
     }

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision, Synthetic, Unwatched,
+    BitRate, Bytes, LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision,
+    Synthetic, Unwatched,
     lp::coefficients::Coefficients,
     network::{Link, Node},
     path::Route,
@@ -27,7 +28,7 @@ fn nodes(pops: &[u32]) -> Vec<Node> {
         .collect()
 }
 
-fn cable(a: u32, b: u32, capacity: Option<f64>) -> [Link; 2] {
+fn cable(a: u32, b: u32, capacity: Option<BitRate>) -> [Link; 2] {
     [(a, b), (b, a)].map(|(from, to)| Link {
         from: NodeId(from),
         to: NodeId(to),
@@ -96,7 +97,8 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
         }
     }
     for (a, b) in cables {
-        let capacity = if random.f64() < 0.2 { None } else { Some(1e3 + 1e4 * random.f64()) };
+        let capacity =
+            if random.f64() < 0.2 { None } else { Some(BitRate(1e3 + 1e4 * random.f64())) };
         network.links.extend(cable(a as u32, b as u32, capacity));
     }
     let decades = if wild { 12.0 } else { 2.0 };
@@ -122,8 +124,8 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
         ingresses: (0..random.usize(..3)).map(|node| (NodeId::new(node), random.f64())).collect(),
     };
     let provision = Provision {
-        ingress_memory: total.max(1.0),
-        ingress_rate: 8.0 * total.max(1.0) / 10.0,
+        ingress_memory: Bytes(total.max(1.0)),
+        ingress_rate: BitRate(8.0 * total.max(1.0) / 10.0),
         ..Provision::default()
     };
     let routes =
@@ -224,7 +226,7 @@ impl<'a> Naive<'a> {
                 rows[device].1.insert((q, h), path.volume);
                 rows[devices + device]
                     .1
-                    .insert((q, h), path.volume / instance.packet + self.sums[q][h][0]);
+                    .insert((q, h), path.volume / instance.packet.0 + self.sums[q][h][0]);
                 rows[2 * devices + store(path)].1.insert((q, h), path.volume);
             }
         }
@@ -277,7 +279,7 @@ impl<'a> Naive<'a> {
             let load = instance.link_volumes();
             for (l, link) in instance.network.links.iter().enumerate() {
                 let Some(capacity) = link.capacity.or(otherwise) else { continue };
-                let capacity = capacity * instance.epoch / 8.0;
+                let capacity = capacity.during(instance.epoch).0;
                 let mut terms = vec![(highest, 1.0)];
                 for (q, variables) in variables.iter().enumerate() {
                     for (h, &variable) in variables.iter().enumerate() {
@@ -323,7 +325,7 @@ impl<'a> Naive<'a> {
                 let links = instance.network.links.iter().enumerate();
                 links
                     .filter_map(|(l, link)| {
-                        Some((l, link.capacity.or(otherwise)? * instance.epoch / 8.0))
+                        Some((l, link.capacity.or(otherwise)?.during(instance.epoch).0))
                     })
                     .map(|(l, capacity)| {
                         let saved: f64 = all()
@@ -418,4 +420,4 @@ fn check(instance: &Instance, objective: Objective, method: Method) {
     }
 }
 
-const LOAD: Objective = Objective::LinkLoad { capacity: Some(5e3) };
+const LOAD: Objective = Objective::LinkLoad { capacity: Some(BitRate(5e3)) };

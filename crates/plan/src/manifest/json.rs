@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Document, ManifestError};
 
-use crate::{DeviceId, PathId};
+use crate::{DeviceId, PathId, Seconds};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +27,7 @@ struct PlanDocument {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ParametersDocument {
-    epoch: f64,
+    epoch: Seconds,
     headroom: f64,
     smallest: f64,
     method: String,

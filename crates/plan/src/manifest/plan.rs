@@ -6,7 +6,7 @@ use super::checks::{check_memory, check_name, check_range, check_room, check_ver
 use super::room::{Room, shares};
 use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER};
 use crate::{
-    DeviceId, HeaderHash, Instance, NodeId, PathId, Solution,
+    DeviceId, HeaderHash, Instance, NodeId, PathId, Seconds, Solution,
     error::{ManifestError, PathFault, Unfit},
 };
 
@@ -46,8 +46,8 @@ impl Options {
 /// How a plan was made, for reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
-    /// Retention epoch in seconds.
-    pub epoch: f64,
+    /// Retention epoch.
+    pub epoch: Seconds,
     /// [`Options::headroom`].
     pub headroom: f64,
     /// [`Options::smallest`].
@@ -62,9 +62,11 @@ impl Parameters {
     fn check(&self) -> Result<(), ManifestError> {
         check_name(&self.method)?;
         self.derivation.iter().try_for_each(|step| check_name(step))?;
-        for (name, value) in
-            [("epoch", self.epoch), ("headroom", self.headroom), ("smallest share", self.smallest)]
-        {
+        for (name, value) in [
+            ("epoch", self.epoch.0),
+            ("headroom", self.headroom),
+            ("smallest share", self.smallest),
+        ] {
             if !(value >= 0.0 && value.is_finite()) {
                 return Err(ManifestError::Parameter { name, value });
             }

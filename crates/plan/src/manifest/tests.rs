@@ -13,8 +13,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    HeaderHash, Instance, LinkId, Network, NodeId, Placement, Profile, Provision, Solution,
-    Synthetic,
+    Bytes, HeaderHash, Instance, LinkId, Network, NodeId, PerSecond, Placement, Profile, Provision,
+    Solution, Synthetic,
     error::{ManifestError, ManifestErrorKind},
     path::Route,
     testing,
@@ -78,16 +78,16 @@ fn instance(nodes: usize, random: &mut Random) -> Instance {
     };
     let unlimited = f64::INFINITY;
     let provision = Provision {
-        ingress_memory: 1e15,
-        edge_memory: unlimited,
-        interior_memory: unlimited,
-        operations: unlimited,
+        ingress_memory: Bytes(1e15),
+        edge_memory: Bytes(unlimited),
+        interior_memory: Bytes(unlimited),
+        operations: PerSecond(unlimited),
         ..Provision::default()
     };
     let mut instance = Instance::new(network, routes, &provision, &placement, profile()).unwrap();
     for ingress in &mut instance.ingresses {
         ingress.memory = unlimited;
-        let packets = ingress.volume / instance.packet;
+        let packets = ingress.volume / instance.packet.0;
         ingress.encodings =
             if random.usize(..3) == 0 { packets * random.f64() } else { packets * 2.0 };
     }

@@ -149,15 +149,15 @@ impl Measurement {
                     let (count, bytes) =
                         (amount(count).map_err(fail)?, amount(bytes).map_err(fail)?);
                     let length = bytes / count;
-                    if !(length > 0.0 && length <= instance.mss * (1.0 + 1e-9)) {
+                    if !(length > 0.0 && length <= instance.mss.0 * (1.0 + 1e-9)) {
                         return Err(fail(format!(
                             "{count} matches with {bytes} bytes: each has more than none and at most the largest packet's, {}",
-                            instance.mss
+                            instance.mss.0
                         )));
                     }
                     // Written as a sum, a mean of the largest packet may come back larger by
                     // rounding.
-                    let length = length.min(instance.mss);
+                    let length = length.min(instance.mss.0);
                     for p in &ps {
                         let Some(q) = qs.iter().find(|q| ingress(q) == ingress(p)) else {
                             continue;

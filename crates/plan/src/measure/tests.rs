@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::measurement::{escape, unescape};
 use super::*;
 use crate::{
-    LinkId, Network, NodeId, Placement, Provision,
+    BitRate, Bytes, LinkId, Network, NodeId, Placement, Provision,
     emulate::Fields,
     network::{Link, Node},
     path::Route,
@@ -37,8 +37,11 @@ fn instance(ids: &[&str], memory: f64) -> Instance {
             volume: memory / 4.0,
         })
         .collect();
-    let provision =
-        Provision { ingress_memory: memory, ingress_rate: memory * 8.0, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(memory),
+        ingress_rate: BitRate(memory * 8.0),
+        ..Provision::default()
+    };
     Instance::new(
         network,
         routes,
@@ -113,7 +116,11 @@ fn slices_match_only_themselves_and_share_what_a_node_measured() {
         volume,
     };
     let routes = [(0, 1, 2e5), (0, 2, 2e5), (1, 1, 1e5), (1, 2, 1e5)].map(route).to_vec();
-    let provision = Provision { ingress_memory: 1e6, ingress_rate: 8e6, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(1e6),
+        ingress_rate: BitRate(8e6),
+        ..Provision::default()
+    };
     let profile = one.profile.clone();
     let sliced = Instance::new(network, routes, &provision, &Placement::Links, profile).unwrap();
     let settings = Settings { warm_up: 0.0, period: 8, ..Settings::default() };

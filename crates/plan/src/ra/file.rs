@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Cost, Objective, Outcome, Prefix, Request, Routes, Slice};
 use crate::{
-    LinkId, Network, NodeId,
+    BitRate, LinkId, Network, NodeId,
     error::{RouteFileError, quote},
     network::Role,
     path::Route,
@@ -101,7 +101,7 @@ pub fn map_hash(network: &Network) -> String {
     let mut nodes: Vec<(&str, bool)> =
         network.nodes.iter().map(|node| (node.id.as_str(), node.role == Role::Access)).collect();
     nodes.sort_unstable();
-    let bits = |capacity: Option<f64>| capacity.map_or(u64::MAX, f64::to_bits);
+    let bits = |capacity: Option<BitRate>| capacity.map_or(u64::MAX, |rate| rate.0.to_bits());
     let mut links: Vec<(&str, &str, u64, u64)> = network
         .links
         .iter()

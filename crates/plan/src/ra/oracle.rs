@@ -3,7 +3,7 @@
 use proptest::{prelude::*, strategy::ValueTree};
 
 use super::*;
-use crate::testing::networks;
+use crate::{BitRate, testing::networks};
 
 /// All simple paths from a node to another.
 fn simple_paths(network: &Network, from: NodeId, to: NodeId) -> Vec<Vec<LinkId>> {
@@ -214,7 +214,7 @@ fn without_redundancy_the_load_is_that_of_a_flow() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for seed in 0..20 {
         let network = networks::network().new_tree(&mut runner).unwrap().current();
-        let network = network.with_random_capacities(&[2.5e9, 10e9], seed);
+        let network = network.with_random_capacities(&[2.5e9, 10e9].map(BitRate), seed);
         let request = Request {
             ingresses: gravity(&network, 0.0, 0.0, 1e9).unwrap(),
             network: &network,

@@ -50,7 +50,9 @@ pub fn run_warm(
         .network
         .links
         .iter()
-        .map(|link| Some(link.capacity.or(request.capacity)? * request.interval / 8.0))
+        .map(|link| {
+            Some(link.capacity.map(|rate| rate.0).or(request.capacity)? * request.interval / 8.0)
+        })
         .collect();
     let costs = costs(request, &eliminates);
     let mut steps = Steps {
@@ -554,7 +556,9 @@ fn check(request: &Request<'_>) -> Result<(), Error> {
         return range("latency of a link", link.latency, "0 or more");
     }
     for (link, number) in network.links.iter().zip(LinkId::all()) {
-        if let Some(capacity) = link.capacity.filter(|rate| !(*rate > 0.0 && rate.is_finite())) {
+        if let Some(capacity) =
+            link.capacity.map(|rate| rate.0).filter(|rate| !(*rate > 0.0 && rate.is_finite()))
+        {
             let link = quote(&network.link_name(number));
             return Err(TopologyError::Capacity { link, capacity }.into());
         }

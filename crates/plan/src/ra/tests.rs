@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Error, Unwatched, Watch,
+    BitRate, Error, Unwatched, Watch,
     error::RouteError,
     network::{Link, Node},
 };
@@ -171,7 +171,7 @@ fn abilene_with_pairs_in_proportion_to_populations() {
 
 /// Capacities that differ, so that something binds.
 fn with_capacities(network: &Network) -> Network {
-    network.with_random_capacities(&[2.5e9, 10e9], 1)
+    network.with_random_capacities(&[2.5e9, 10e9].map(BitRate), 1)
 }
 
 fn load_request(network: &Network, rho: f64) -> Request<'_> {

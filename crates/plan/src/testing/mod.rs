@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::{
-    Error, Instance, LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision,
-    Solution, SolvedBy, Synthetic,
+    BitRate, Bytes, Error, Instance, LinkId, Match, Measured, Network, NodeId, PerSecond,
+    Placement, Profile, Provision, Solution, SolvedBy, Synthetic,
     network::{Link, Node},
     path::Route,
     placement::Model,
@@ -78,14 +78,14 @@ pub(crate) fn fork() -> Instance {
 /// No limits that matter; packets of one byte.
 pub(crate) fn unlimited() -> Provision {
     Provision {
-        ingress_memory: 1e12,
-        ingress_rate: 8e12,
-        edge_memory: 1e12,
-        interior_memory: 1e12,
-        encodings: 1e12,
-        operations: 1e12,
-        packet: 1.0,
-        mss: 1e6,
+        ingress_memory: Bytes(1e12),
+        ingress_rate: BitRate(8e12),
+        edge_memory: Bytes(1e12),
+        interior_memory: Bytes(1e12),
+        encodings: PerSecond(1e12),
+        operations: PerSecond(1e12),
+        packet: Bytes(1.0),
+        mss: Bytes(1e6),
         access_links: false,
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn instances() -> impl Strategy<Value = Instance> {
                 ),
             };
             let empty = Profile::Measured(Measured::default());
-            let provision = Provision { packet: 500.0, mss: 1500.0, ..unlimited() };
+            let provision = Provision { packet: Bytes(500.0), mss: Bytes(1500.0), ..unlimited() };
             let mut instance =
                 Instance::new(network, routes, &provision, &placement, empty).unwrap();
             for slices in instance.stores().collect::<Vec<_>>() {
@@ -182,12 +182,12 @@ pub(crate) fn instances() -> impl Strategy<Value = Instance> {
                 let volume: f64 = slices.iter().map(|slice| slice.volume).sum();
                 for slice in slices {
                     slice.memory = memory * volume;
-                    slice.encodings = encodings * volume / instance.packet;
+                    slice.encodings = encodings * volume / instance.packet.0;
                 }
             }
             for (device, (memory, operations)) in instance.devices.iter_mut().zip(limits) {
                 device.memory = memory * 1e6;
-                device.operations = operations * 1e6 / instance.packet;
+                device.operations = operations * 1e6 / instance.packet.0;
                 device.encodings = operations * 1e3;
             }
             let profile = if counted {

@@ -6,7 +6,7 @@ use super::{
     Builder, Measures, bad, one_line, quote,
     xml::{self, Element},
 };
-use crate::{Error, Network, error::TopologyError, network::Node};
+use crate::{BitRate, Error, Network, error::TopologyError, network::Node};
 
 /// A network in GraphML. Attributes are found by their names (`attr.name` of the keys): `label`,
 /// `Latitude`, `Longitude`, `LinkSpeedRaw` (bit/s), and, which the Zoo does not use, `weight` and
@@ -68,7 +68,7 @@ fn read(root: Element<'_>) -> Result<Network, Error> {
         let measures = Measures {
             weight: number_of(edge, "weight")?,
             latency: number_of(edge, "latency")?,
-            capacity: number_of(edge, "LinkSpeedRaw")?,
+            capacity: number_of(edge, "LinkSpeedRaw")?.map(BitRate),
         };
         let directed = match edge.attribute("directed") {
             Some("true") => true,

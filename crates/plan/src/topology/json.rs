@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Builder, Measures, bad, one_line, quote};
 use crate::{
-    Error, Network, NodeId,
+    BitRate, Error, Network, NodeId,
     error::TopologyError,
     network::{Link, Node, Role},
 };
@@ -97,9 +97,9 @@ struct FileLink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     latency_ms_ba: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    capacity_bps: Option<f64>,
+    capacity_bps: Option<BitRate>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    capacity_bps_ba: Option<f64>,
+    capacity_bps_ba: Option<BitRate>,
     #[serde(default, skip_serializing)]
     capacity_kbps: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -149,7 +149,7 @@ pub fn json(text: &str) -> Result<Network, Error> {
         let place = format_args!("link number {}", number + 1);
         let (a, b) =
             (builder.find(place, &link.a.into_text())?, builder.find(place, &link.b.into_text())?);
-        let capacity = link.capacity_bps.or(link.capacity_kbps.map(|kbps| kbps * 1000.0));
+        let capacity = link.capacity_bps.or(link.capacity_kbps.map(|kbps| BitRate(kbps * 1000.0)));
         let forth = Measures { weight: link.weight, latency: link.latency_ms, capacity };
         let back = Measures {
             weight: link.weight_ba.or(forth.weight),

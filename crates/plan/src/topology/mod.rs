@@ -26,7 +26,7 @@ pub use sndlib::sndlib;
 pub use transform::ACCESS_LATENCY;
 
 use crate::{
-    Error, Network, NodeId,
+    BitRate, Error, Network, NodeId,
     error::{TopologyError, invalid as bad, quote},
     network::{Demand, Link, Node},
 };
@@ -180,7 +180,7 @@ fn cut(text: &str, most: usize) -> &str {
 struct Measures {
     weight: Option<f64>,
     latency: Option<f64>,
-    capacity: Option<f64>,
+    capacity: Option<BitRate>,
 }
 
 /// Builds a network and checks each part as it is added.
@@ -283,7 +283,7 @@ impl Builder {
             ));
         }
         if let Some(capacity) = link.capacity
-            && !(capacity > 0.0 && capacity.is_finite())
+            && !(capacity.0 > 0.0 && capacity.0.is_finite())
         {
             return Err(bad(
                 place,
@@ -368,8 +368,11 @@ fn merge(link: &mut Link, other: &Link) {
     if (other.weight, other.latency) < (link.weight, link.latency) {
         (link.weight, link.latency) = (other.weight, other.latency);
     }
-    link.capacity =
-        link.capacity.zip(other.capacity).map(|(a, b)| a + b).filter(|sum| sum.is_finite());
+    link.capacity = link
+        .capacity
+        .zip(other.capacity)
+        .map(|(a, b)| BitRate(a.0 + b.0))
+        .filter(|sum| sum.0.is_finite());
 }
 
 /// Text for a name or source in reports: one line, at most as long as a manifest's names may be.

@@ -1,7 +1,7 @@
 //! REPETITA's `.graph` and `.demands` (Gay, Schaus and Vissicchio, 2017).
 
 use super::{Builder, Measures, bad, quote};
-use crate::{Error, Network, NodeId, error::TopologyError, network::Node};
+use crate::{BitRate, Error, Network, NodeId, error::TopologyError, network::Node};
 
 /// A `.graph`, and its `.demands` if given: `NODES n`, a line of titles, n lines `label x y` (x is
 /// the longitude), `EDGES m`, titles, m lines `label src dest weight bw delay`; src and dest count
@@ -37,7 +37,7 @@ pub fn repetita(graph: &str, demands: Option<&str>) -> Result<Network, Error> {
         let measures = Measures {
             weight: Some(number(&place, weight)?),
             latency: Some(number(&place, delay)? / 1000.0),
-            capacity: Some(number(&place, capacity)? * 1000.0),
+            capacity: Some(BitRate(number(&place, capacity)? * 1000.0)),
         };
         let (from, to) =
             (node(&place, from, &builder.network)?, node(&place, to, &builder.network)?);

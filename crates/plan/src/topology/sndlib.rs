@@ -4,7 +4,7 @@ use super::{
     Builder, Measures, bad, one_line, quote,
     xml::{self, Element},
 };
-use crate::{Error, Network, NodeId, error::TopologyError, network::Node};
+use crate::{BitRate, Error, Network, NodeId, error::TopologyError, network::Node};
 
 /// A network of SNDlib with its demands. Links are undirected; a link's weight is its routing cost
 /// if that is above 0, else it comes from the distance; its capacity is that of the preinstalled
@@ -88,8 +88,7 @@ fn ends(builder: &Builder, element: Element<'_>) -> Result<(NodeId, NodeId), Err
     Ok((end("source")?, end("target")?))
 }
 
-/// In bit/s.
-fn capacity(link: Element<'_>) -> Result<Option<f64>, Error> {
+fn capacity(link: Element<'_>) -> Result<Option<BitRate>, Error> {
     let of = |module: Element<'_>| module.child("capacity").map(Element::number).transpose();
     let mut megabits = match link.child("preInstalledModule") {
         Some(module) => of(module)?.filter(|&capacity| capacity != 0.0),
@@ -106,5 +105,5 @@ fn capacity(link: Element<'_>) -> Result<Option<f64>, Error> {
             };
         }
     }
-    Ok(megabits.map(|megabits| megabits * 1e6))
+    Ok(megabits.map(|megabits| BitRate(megabits * 1e6)))
 }

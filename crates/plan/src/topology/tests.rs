@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::BitRate;
 use crate::network::{Role, compare_ids};
 
 const JSON: &str = r#"{"name": "x", "asn": 7, "level": "router", "more": [1], "nodes": [
@@ -58,7 +59,9 @@ fn json_says_what_it_says() {
     let values: Vec<_> = network
         .links
         .iter()
-        .map(|link| (link.from.0, link.to.0, link.weight, link.latency, link.capacity))
+        .map(|link| {
+            (link.from.0, link.to.0, link.weight, link.latency, link.capacity.map(|rate| rate.0))
+        })
         .collect();
     assert_eq!(
         values,
@@ -119,7 +122,7 @@ fn loops_go_and_parallel_links_merge() {
     let values: Vec<_> = network
         .links
         .iter()
-        .map(|link| (link.from.0, link.weight, link.latency, link.capacity))
+        .map(|link| (link.from.0, link.weight, link.latency, link.capacity.map(|rate| rate.0)))
         .collect();
     assert_eq!(values, [(0, 2.0, 7.0, Some(7000.0)), (1, 2.0, 5.0, Some(7000.0))]);
     assert_eq!(
@@ -149,7 +152,10 @@ fn graphml_says_what_it_says() {
     assert_eq!(network.nodes[0].label, "A&bC");
     // 1 degree is 111.2 km: weight 2, 0.556 ms.
     let link = network.links[0];
-    assert_eq!((link.from.0, link.to.0, link.weight, link.capacity), (0, 1, 2.0, Some(1e9)));
+    assert_eq!(
+        (link.from.0, link.to.0, link.weight, link.capacity.map(|rate| rate.0)),
+        (0, 1, 2.0, Some(1e9))
+    );
     assert!((link.latency - 0.556).abs() < 1e-3);
     assert_eq!(
         network.links.iter().map(|link| (link.from.0, link.to.0)).collect::<Vec<_>>(),
@@ -266,7 +272,9 @@ fn repetita_says_what_it_says() {
     let values: Vec<_> = network
         .links
         .iter()
-        .map(|link| (link.from.0, link.to.0, link.weight, link.latency, link.capacity))
+        .map(|link| {
+            (link.from.0, link.to.0, link.weight, link.latency, link.capacity.map(|rate| rate.0))
+        })
         .collect();
     assert_eq!(values[0], (0, 1, 5.0, 29.0, Some(2e6)));
     assert_eq!(values[1], (1, 0, 10.0, 28.0, Some(1e6)));
@@ -309,8 +317,8 @@ fn sndlib_says_what_it_says() {
     assert_eq!(ids(&network), ["A", "B", "C"]);
     assert_eq!(network.nodes[0].position, Some([33.75, -84.38]));
     // 943 km.
-    assert_eq!((network.links[0].weight, network.links[0].capacity), (19.0, Some(9.92e9)));
-    assert_eq!((network.links[2].weight, network.links[2].capacity), (4.0, Some(155e6)));
+    assert_eq!((network.links[0].weight, network.links[0].capacity), (19.0, Some(BitRate(9.92e9))));
+    assert_eq!((network.links[2].weight, network.links[2].capacity), (4.0, Some(BitRate(155e6))));
     assert_eq!(network.demands, [Demand { from: NodeId(0), to: NodeId(2), volume: 195.0 }]);
     assert_eq!(sndlib(&SNDLIB.replace("geographical", "pixel")).unwrap().nodes[0].position, None);
     assert!(
@@ -536,7 +544,7 @@ fn routers_become_pops() {
     let values: Vec<_> = network
         .links
         .iter()
-        .map(|link| (link.from.0, link.to.0, link.weight, link.capacity))
+        .map(|link| (link.from.0, link.to.0, link.weight, link.capacity.map(|rate| rate.0)))
         .collect();
     assert_eq!(
         values,

@@ -9,7 +9,7 @@ use oncewire_kernels::random::SplitMix64;
 
 use super::{MAX_TEXT, by_distance, cut, merge, quote};
 use crate::{
-    Error, Network, NodeId,
+    BitRate, Error, Network, NodeId,
     error::TopologyError,
     network::{Demand, Link, Node, Role, compare_ids},
 };
@@ -303,13 +303,13 @@ impl Network {
         Ok(network)
     }
 
-    /// The same network in which each cable whose capacity is not known has one of `choices`, in
-    /// bit/s, drawn with a seed; both directions of a cable have the same (thesis, section 6.5:
+    /// The same network in which each cable whose capacity is not known has one of `choices`,
+    /// drawn with a seed; both directions of a cable have the same (thesis, section 6.5:
     /// "uniformly at random from {2.5, 10} Gbps").
-    pub fn with_random_capacities(&self, choices: &[f64], seed: u64) -> Self {
+    pub fn with_random_capacities(&self, choices: &[BitRate], seed: u64) -> Self {
         let mut network = self.clone();
         let mut random = SplitMix64(seed);
-        let mut drawn: HashMap<(NodeId, NodeId), f64> = HashMap::new();
+        let mut drawn: HashMap<(NodeId, NodeId), BitRate> = HashMap::new();
         for link in network.links.iter_mut().filter(|link| link.capacity.is_none()) {
             let ends = (link.from.min(link.to), link.from.max(link.to));
             let capacity = *drawn
@@ -318,7 +318,7 @@ impl Network {
             link.capacity = Some(capacity);
         }
         let names: Vec<String> =
-            choices.iter().map(|rate| format!("{} Gbit/s", rate / 1e9)).collect();
+            choices.iter().map(|rate| format!("{} Gbit/s", rate.0 / 1e9)).collect();
         network
             .derivation
             .push(format!("unknown capacities drawn from {} with seed {seed}", names.join(" or ")));

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{NodeId, Unwatched, network::Node, testing};
+use crate::{Bytes, NodeId, Unwatched, network::Node, testing};
 
 /// PoPs A (population 1), B (2), C (4) in a row, with two access routers each.
 fn row() -> Network {
@@ -133,7 +133,7 @@ fn scales_are_what_they_say() {
     };
     // A sends 6 to B and C, B 10, C 12.
     near(assigned(Scale::Given), [3.0, 3.0, 5.0, 5.0, 6.0, 6.0]);
-    near(assigned(Scale::Total(56.0)), [6.0, 6.0, 10.0, 10.0, 12.0, 12.0]);
+    near(assigned(Scale::Total(Bytes(56.0))), [6.0, 6.0, 10.0, 10.0, 12.0, 12.0]);
     let half = full / 2.0;
     near(
         assigned(Scale::LargestIngress(0.5)),
@@ -164,7 +164,7 @@ fn what_cannot_be_assigned_is_refused() {
     refused(&[demand(3, 99, 1.0)], Scale::Given, "traffic from A/1 to 99, but no path");
     for load in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         refused(&[demand(3, 5, 1.0)], Scale::LargestIngress(load), "must be above 0");
-        refused(&[demand(3, 5, 1.0)], Scale::Total(load), "must be above 0");
+        refused(&[demand(3, 5, 1.0)], Scale::Total(Bytes(load)), "must be above 0");
     }
     refused(&[demand(3, 5, f64::MAX), demand(3, 5, f64::MAX)], Scale::Given, "overflows");
     // Two of one pair add up; pairs without traffic have no route.

@@ -6,7 +6,8 @@ use oncewire_packet::{
     CaptureReader, Dissected, Dissector, Layers, Limits, Transport, prefix::Prefixes,
 };
 use oncewire_plan::{
-    Instance, LinkId, Measured, Network, NodeId, Placement, Profile, Provision,
+    BitRate, Bytes, Instance, LinkId, Measured, Network, NodeId, Placement, Profile, Provision,
+    Seconds,
     emulate::{
         Fields, Header, Packet,
         workload::{Egresses, FromCapture, Ingresses, Mapped, TimeScale},
@@ -56,7 +57,11 @@ fn instance() -> Instance {
             }
         }
     }
-    let provision = Provision { ingress_memory: 4e6, ingress_rate: 32e6, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(4e6),
+        ingress_rate: BitRate(32e6),
+        ..Provision::default()
+    };
     Instance::new(
         network,
         routes,
@@ -233,8 +238,8 @@ fn unmappable_settings_are_explained_errors() {
         "emulation: none of the prefixes has the name of a node; names are Atlantis, Ys"
     );
     error(Ingresses::BySource, spread, TimeScale { time: 0.0, instance: 1.0 });
-    assert!(TimeScale::fill(&instance, 0, 0, 0.0, 4.0).is_err());
-    let scale = TimeScale::fill(&instance, 0, 8_000_000, 100.0, 4.0).unwrap();
+    assert!(TimeScale::fill(&instance, 0, Bytes(0.0), Seconds(0.0), 4.0).is_err());
+    let scale = TimeScale::fill(&instance, 0, Bytes(8e6), Seconds(100.0), 4.0).unwrap();
     // Four stores of 2 MB in four epochs of a second.
     assert_eq!(scale, TimeScale { time: 0.04, instance: 0.5 });
 }
@@ -278,7 +283,14 @@ fn a_real_capture_has_a_profile() {
             (bytes + packet.wire_len, first.min(time), last.max(time), all + 1);
     });
     let instance = instance();
-    let scale = TimeScale::fill(&instance, 0, bytes, (last - first) as f64 / 1e9, 2.0).unwrap();
+    let scale = TimeScale::fill(
+        &instance,
+        0,
+        Bytes(bytes as f64),
+        Seconds((last - first) as f64 / 1e9),
+        2.0,
+    )
+    .unwrap();
     let instance = instance.scaled(scale.instance).unwrap();
     let mut mapper = FromCapture::new(
         &instance,

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use oncewire_plan::{
-    Instance, LinkId, Match, Measured, Network, NodeId, Placement, Profile, Provision,
+    BitRate, Bytes, Instance, LinkId, Match, Measured, Network, NodeId, Placement, Profile,
+    Provision, Seconds,
     emulate::{
         Fields, Packet,
         workload::{
@@ -48,8 +49,11 @@ fn instance(volume: f64, profile: Profile) -> Instance {
             });
         }
     }
-    let provision =
-        Provision { ingress_memory: volume, ingress_rate: volume * 8.0, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(volume),
+        ingress_rate: BitRate(volume * 8.0),
+        ..Provision::default()
+    };
     let empty = Profile::Measured(Measured::default());
     Instance::new(network(), routes, &provision, &Placement::Links, empty)
         .unwrap()
@@ -72,7 +76,7 @@ fn measure(
     settings: Settings,
     counting: measure::Settings,
 ) -> (Measurement, measure::Seen, workload::Made) {
-    let end = (settings.epochs * instance.epoch * 1e9) as u64;
+    let end = (settings.epochs * instance.epoch.0 * 1e9) as u64;
     let mut packets = Synthetic::new(instance, settings).unwrap();
     let mut profiler = Profiler::new(instance, counting).unwrap();
     for packet in &mut packets {
@@ -91,9 +95,9 @@ fn likely(count: f64, mean: f64) -> bool {
 fn agrees(instance: &Instance, measured: &Measurement, epochs: f64, lost: f64) {
     for p in 0..instance.paths.len() {
         let volume = instance.paths[p].volume;
-        let packets = measured.volumes[p] * epochs / instance.packet;
+        let packets = measured.volumes[p] * epochs / instance.packet.0;
         // Packet sizes vary as well; their variance is below the square of the largest.
-        let error = 5.0 * packets.sqrt() * instance.mss;
+        let error = 5.0 * packets.sqrt() * instance.mss.0;
         assert!(
             (measured.volumes[p] - volume).abs() * epochs <= error,
             "volume of {p}: {} for {volume}",
@@ -260,7 +264,7 @@ fn retransmissions_are_not_matches_and_repeat_whole_packets() {
 
 fn retransmit(renumbered: bool) {
     let instance = instance(4e6, synthetic(0.25, 300.0));
-    let retransmissions = Retransmissions { share: 0.05, within: 0.2, renumbered };
+    let retransmissions = Retransmissions { share: 0.05, within: Seconds(0.2), renumbered };
     let settings = Settings { epochs: 4.0, retransmissions, ..Settings::default() };
     let mut seen: HashMap<_, (u64, Option<u16>)> = HashMap::new();
     let mut again = 0;
@@ -298,8 +302,8 @@ fn a_flash_crowd_matches_the_instance_at_that_time() {
     let before = instance(4e6, synthetic(0.25, 400.0));
     let crowd = Crowd {
         ingress: Some(NodeId(1)),
-        from: 3.0,
-        until: f64::INFINITY,
+        from: Seconds(3.0),
+        until: Seconds(f64::INFINITY),
         volume: 1.5,
         redundancy: 2.0,
     };
@@ -309,8 +313,8 @@ fn a_flash_crowd_matches_the_instance_at_that_time() {
         ..Settings::default()
     };
     let packets = Synthetic::new(&before, settings.clone()).unwrap();
-    let after = packets.instance_at(4.0).unwrap();
-    assert_eq!(packets.instance_at(2.9).unwrap().matches(6, 7), before.matches(6, 7));
+    let after = packets.instance_at(Seconds(4.0)).unwrap();
+    assert_eq!(packets.instance_at(Seconds(2.9)).unwrap().matches(6, 7), before.matches(6, 7));
     assert!(
         (after.ingresses[1].volume - 6e6).abs() < 1.0
             && after.ingresses[0].volume == before.ingresses[0].volume
@@ -333,14 +337,14 @@ fn a_flash_crowd_matches_the_instance_at_that_time() {
 #[test]
 fn a_drift_matches_the_instance_at_that_time() {
     let instance = instance(4e6, synthetic(0.5, 400.0));
-    let drift = Drift { time: 600.0, volume: 0.5, matches: 1.0 };
+    let drift = Drift { time: Seconds(600.0), volume: 0.5, matches: 1.0 };
     let settings = Settings {
         epochs: 4.0,
         dynamics: Dynamics { crowds: vec![], drift: Some(drift) },
         ..Settings::default()
     };
     let packets = Synthetic::new(&instance, settings.clone()).unwrap();
-    let now = packets.instance_at(2.5).unwrap();
+    let now = packets.instance_at(Seconds(2.5)).unwrap();
     let mut roomy = now.clone();
     roomy.ingresses.iter_mut().for_each(|ingress| ingress.memory *= 3.0);
     let counting = measure::Settings { warm_up: 1.0, ..measure::Settings::default() };
@@ -350,7 +354,7 @@ fn a_drift_matches_the_instance_at_that_time() {
     // After a few time constants, the initial values no longer matter; the mean over many remains.
     let packets = Synthetic::new(&instance, settings).unwrap();
     let later: Vec<Instance> =
-        (1..200).map(|at| packets.instance_at(f64::from(at) * 600.0).unwrap()).collect();
+        (1..200).map(|at| packets.instance_at(Seconds(f64::from(at) * 600.0)).unwrap()).collect();
     for path in 0..instance.paths.len() {
         let mean =
             later.iter().map(|later| later.paths[path].volume).sum::<f64>() / later.len() as f64;
@@ -415,18 +419,26 @@ fn out_of_range_settings_are_explained_errors() {
     refused(&plain, &|s| s.headers.flows = 0);
     refused(&plain, &|s| s.headers.ipv6 = 1.5);
     refused(&plain, &|s| s.matches = 0);
-    refused(&plain, &|s| s.retransmissions.within = f64::NAN);
-    let crowd = Crowd { ingress: None, from: 1.0, until: 2.0, volume: 1.0, redundancy: 1.0 };
+    refused(&plain, &|s| s.retransmissions.within = Seconds(f64::NAN));
+    let crowd = Crowd {
+        ingress: None,
+        from: Seconds(1.0),
+        until: Seconds(2.0),
+        volume: 1.0,
+        redundancy: 1.0,
+    };
     refused(&plain, &|s| {
         s.dynamics.crowds = vec![Crowd { volume: f64::INFINITY, ..crowd.clone() }]
     });
-    refused(&plain, &|s| s.dynamics.crowds = vec![Crowd { until: 0.5, ..crowd.clone() }]);
+    refused(&plain, &|s| s.dynamics.crowds = vec![Crowd { until: Seconds(0.5), ..crowd.clone() }]);
     assert_eq!(
         refused(&plain, &|s| s.dynamics.crowds =
             vec![Crowd { ingress: Some(NodeId(3)), ..crowd.clone() }]),
         "emulation: a flash crowd enters at n3, where nothing enters"
     );
-    refused(&plain, &|s| s.dynamics.drift = Some(Drift { time: 0.5, volume: 1.0, matches: 1.0 }));
+    refused(&plain, &|s| {
+        s.dynamics.drift = Some(Drift { time: Seconds(0.5), volume: 1.0, matches: 1.0 })
+    });
     assert_eq!(
         refused(&instance(1e6, synthetic(0.25, 1460.0)), &|_| ()),
         "redundancy profile: a mean match length of 1460 bytes; it must be above 0 and at most 1440 bytes, the payload of a packet"

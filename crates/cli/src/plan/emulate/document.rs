@@ -199,7 +199,7 @@ pub(super) fn document(
         derivation: instance.network.derivation.clone(),
         traffic: traffic.words.clone(),
         scale: traffic.scale,
-        epoch_seconds: instance.epoch,
+        epoch_seconds: instance.epoch.0,
         settings: scenario
             .settings
             .iter()

@@ -29,7 +29,7 @@ pub(super) enum Kind {
 
 impl Traffic {
     pub(super) fn describe(args: &EmulateArgs, outcome: &Outcome) -> Traffic {
-        let (scale, epoch) = (outcome.scale, outcome.instance.epoch);
+        let (scale, epoch) = (outcome.scale, outcome.instance.epoch.0);
         let Some(captured) = outcome.captured else {
             let words = format!(
                 "synthetic, {} epochs of {epoch} s, {} of the volume",

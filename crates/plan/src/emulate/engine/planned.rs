@@ -146,7 +146,7 @@ pub(super) fn limits_of_links(
         let device = &instance.devices[number];
         let part = if of_device[number] > 0.0 { volumes[link] / of_device[number] } else { 0.0 };
         let share = |of: f64| if of.is_infinite() { of } else { of * part };
-        let packets = volumes[link] / instance.packet;
+        let packets = volumes[link] / instance.packet.0;
         let encodings = share(device.encodings);
         Some(Limits {
             memory: share(device.memory).min(unlimited as f64) as u64,

@@ -217,7 +217,7 @@ impl Emulation<'_> {
                 .shares(q)
                 .last()
                 .map_or(0.0, |last| last.to as f64 / 4_294_967_296.0);
-            let length = (bytes as f64 / count as f64).min(self.instance.mss);
+            let length = (bytes as f64 / count as f64).min(self.instance.mss.0);
             (covered > 0.0).then(|| {
                 (p, q, Match { count: count as f64 / epochs.max(1) as f64 / covered, length })
             })

@@ -1,6 +1,7 @@
 //! Laws on random networks and packets.
 
 use super::*;
+use crate::PerSecond;
 
 /// A random tree of paths from node 0, and ranges on them.
 fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
@@ -26,7 +27,7 @@ fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
             .collect();
         let routes: Vec<&[u32]> = routes.iter().map(|route| &route[..]).collect();
         let instance = instance(network(links.len() as u32 + 1, &links), &routes, |provision| {
-            provision.operations = 1e4
+            provision.operations = PerSecond(1e4)
         });
         let mut cuts = cuts.into_iter();
         let shares = instance.paths.iter().map(|path| {

@@ -9,7 +9,7 @@ use oncewire_packet::{
 };
 
 use crate::{
-    Error, Instance, NodeId,
+    Bytes, Error, Instance, NodeId, Seconds,
     emulate::{Fields, Header, Packet},
     error::EmulationError,
     network::Role,
@@ -55,7 +55,7 @@ impl TimeScale {
     /// No scaling.
     pub const NONE: Self = Self { time: 1.0, instance: 1.0 };
 
-    /// So that `bytes` bytes in `seconds` seconds, all entering at `ingress`, fill that ingress's
+    /// So that `bytes` in `time`, all entering at `ingress`, fill that ingress's
     /// store `epochs` times, in as many epochs.
     ///
     /// # Errors
@@ -63,13 +63,13 @@ impl TimeScale {
     pub fn fill(
         instance: &Instance,
         ingress: usize,
-        bytes: u64,
-        seconds: f64,
+        bytes: Bytes,
+        time: Seconds,
         epochs: f64,
     ) -> Result<Self, Error> {
         let scale = Self {
-            time: epochs * instance.epoch / seconds,
-            instance: bytes as f64 / epochs / instance.ingresses[ingress].memory,
+            time: epochs * instance.epoch.0 / time.0,
+            instance: bytes.0 / epochs / instance.ingresses[ingress].memory,
         };
         scale.check()?;
         Ok(scale)

@@ -2,7 +2,7 @@
 
 use oncewire_kernels::random::normal;
 
-use crate::{Error, Instance, NodeId, error::EmulationError};
+use crate::{Error, Instance, NodeId, Seconds, error::EmulationError};
 
 /// Changes while a workload runs; none by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,10 +19,10 @@ pub struct Dynamics {
 pub struct Crowd {
     /// Ingress node; `None` for all.
     pub ingress: Option<NodeId>,
-    /// When it begins, in seconds from the beginning of the run.
-    pub from: f64,
-    /// When it ends, in seconds; may be infinite.
-    pub until: f64,
+    /// When it begins, from the beginning of the run.
+    pub from: Seconds,
+    /// When it ends; may be infinite.
+    pub until: Seconds,
     /// Factor on volumes. Factors of simultaneous crowds multiply.
     pub volume: f64,
     /// Factor on matches per byte: 2 raises gamma from 25 to 50 %.
@@ -35,8 +35,8 @@ pub struct Crowd {
 /// goes from 0 to a right angle).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Decorrelation time in seconds; at least an epoch.
-    pub time: f64,
+    /// Decorrelation time; at least an epoch.
+    pub time: Seconds,
     /// s of the volumes.
     pub volume: f64,
     /// s of the weights of matches.
@@ -67,16 +67,20 @@ impl Dynamics {
                     return wrong(what, factor, "a factor of 0 or more");
                 }
             }
-            if crowd.from.is_nan() || crowd.from < 0.0 {
-                return wrong("the start of a flash crowd in s", crowd.from, "at least 0");
+            if crowd.from.0.is_nan() || crowd.from.0 < 0.0 {
+                return wrong("the start of a flash crowd in s", crowd.from.0, "at least 0");
             }
-            if crowd.until.is_nan() || crowd.until < crowd.from {
-                return wrong("the end of a flash crowd in s", crowd.until, "not before its start");
+            if crowd.until.0.is_nan() || crowd.until < crowd.from {
+                return wrong(
+                    "the end of a flash crowd in s",
+                    crowd.until.0,
+                    "not before its start",
+                );
             }
         }
         if let Some(drift) = self.drift {
-            if !(drift.time >= instance.epoch && drift.time.is_finite()) {
-                return wrong("the decorrelation time in s", drift.time, "at least an epoch");
+            if !(drift.time >= instance.epoch && drift.time.0.is_finite()) {
+                return wrong("the decorrelation time in s", drift.time.0, "at least an epoch");
             }
             for (what, spread) in
                 [("the spread of volumes", drift.volume), ("the spread of matches", drift.matches)]
@@ -94,8 +98,8 @@ impl Dynamics {
     pub(crate) fn crowd(&self, node: NodeId, time: f64) -> (f64, f64) {
         let now = |crowd: &&Crowd| {
             crowd.ingress.is_none_or(|ingress| ingress == node)
-                && crowd.from <= time
-                && time < crowd.until
+                && crowd.from.0 <= time
+                && time < crowd.until.0
         };
         self.crowds.iter().filter(now).fold((1.0, 1.0), |(volume, matches), crowd| {
             (volume * crowd.volume, matches * crowd.redundancy)
@@ -105,7 +109,7 @@ impl Dynamics {
     /// (volume, weight in matches) of a path at `time` seconds, as multiples.
     pub(crate) fn drift(&self, seed: u64, path: u32, time: f64) -> (f64, f64) {
         let Some(drift) = self.drift else { return (1.0, 1.0) };
-        let at = time / drift.time;
+        let at = time / drift.time.0;
         let (step, angle) = (at.floor() as u64, at.fract() * std::f64::consts::FRAC_PI_2);
         let factor = |spread: f64, stream: u64| {
             if spread == 0.0 {

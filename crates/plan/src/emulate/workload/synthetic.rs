@@ -16,7 +16,7 @@ use settings::{bimodal, check, longest};
 
 use super::headers::{self, Flow};
 use crate::{
-    Error, Instance, Match, Measured, Profile,
+    Error, Instance, Match, Measured, Profile, Seconds,
     emulate::{Header, Packet},
 };
 
@@ -131,7 +131,7 @@ impl<'a> Synthetic<'a> {
             step: 0,
             drift: Vec::new(),
             counters: Vec::new(),
-            end: (settings.epochs * instance.epoch * NANOS) as u64,
+            end: (settings.epochs * instance.epoch.0 * NANOS) as u64,
             made: Made::default(),
             settings,
         };
@@ -142,7 +142,7 @@ impl<'a> Synthetic<'a> {
                 Arrivals::Poisson => this.random.exponential(),
                 Arrivals::Paced => this.random.unit(),
             };
-            this.plan(path, 0, first * this.instance.packet);
+            this.plan(path, 0, first * this.instance.packet.0);
         }
         Ok(this)
     }
@@ -152,13 +152,13 @@ impl<'a> Synthetic<'a> {
         &self.made
     }
 
-    /// The true instance at `time` seconds, for a planner with perfect knowledge.
+    /// The true instance at `time`, for a planner with perfect knowledge.
     ///
     /// # Errors
     /// A profile that crowds raise above the volume.
-    pub fn instance_at(&self, time: f64) -> Result<Instance, Error> {
+    pub fn instance_at(&self, time: Seconds) -> Result<Instance, Error> {
         let (instance, dynamics) = (self.instance, &self.settings.dynamics);
-        let time = self.quantized(time);
+        let time = self.quantized(time.0);
         let now = |path: usize| {
             let node = instance.ingresses[instance.paths[path].ingress as usize].node;
             let ((volume, matches), (drift, weight)) = (
@@ -202,7 +202,7 @@ impl<'a> Synthetic<'a> {
 
     /// Seconds between steps of the drift.
     fn quantum(&self) -> Option<f64> {
-        self.settings.dynamics.drift.map(|drift| drift.time / DRIFT_STEPS)
+        self.settings.dynamics.drift.map(|drift| drift.time.0 / DRIFT_STEPS)
     }
 
     /// `time`, and the beginning of its step of the drift.
@@ -237,8 +237,8 @@ impl<'a> Synthetic<'a> {
                 Some(quantum) if (now / quantum) as u64 == self.step => self.drift[path],
                 _ => dynamics.drift(self.settings.seed, path as u32, self.quantized(now).1).0,
             };
-            let rate = about.volume / self.instance.epoch * dynamics.crowd(node, now).0 * drift;
-            let edges = dynamics.crowds.iter().flat_map(|crowd| [crowd.from, crowd.until]);
+            let rate = about.volume / self.instance.epoch.0 * dynamics.crowd(node, now).0 * drift;
+            let edges = dynamics.crowds.iter().flat_map(|crowd| [crowd.from.0, crowd.until.0]);
             // Beyond rounding: the next step must not be this one.
             let steps = self
                 .quantum()
@@ -259,7 +259,7 @@ impl<'a> Synthetic<'a> {
 
     /// Forgets packets that are older than an epoch.
     fn expire(&mut self, now: u64) {
-        let horizon = (self.instance.epoch * NANOS) as u64;
+        let horizon = (self.instance.epoch.0 * NANOS) as u64;
         while let Some(&(time, path)) = self.held.front()
             && time + horizon < now
         {
@@ -272,7 +272,7 @@ impl<'a> Synthetic<'a> {
     /// than an epoch.
     fn forget(&mut self, now: u64, path: usize) {
         let ingress = &self.instance.ingresses[self.instance.paths[path].ingress as usize];
-        let lasts = self.instance.epoch * NANOS * (ingress.memory / ingress.volume).min(1.0);
+        let lasts = self.instance.epoch.0 * NANOS * (ingress.memory / ingress.volume).min(1.0);
         self.paths[path].forget(now.saturating_sub(lasts as u64));
     }
 
@@ -283,7 +283,7 @@ impl<'a> Synthetic<'a> {
             return None;
         }
         let sent = &self.paths[path].sent;
-        let oldest = now.saturating_sub((settings.within * NANOS) as u64);
+        let oldest = now.saturating_sub((settings.within.0 * NANOS) as u64);
         let from = sent.partition_point(|sent| sent.packet.time < oldest);
         if from == sent.len() {
             return None;
@@ -321,12 +321,12 @@ impl<'a> Synthetic<'a> {
         let wire = match self.settings.sizes {
             Sizes::Bimodal { small } if bimodal(self.instance, small) => {
                 let large = self.random.chance(
-                    (self.instance.packet - f64::from(small))
-                        / (self.instance.mss - f64::from(small)),
+                    (self.instance.packet.0 - f64::from(small))
+                        / (self.instance.mss.0 - f64::from(small)),
                 );
-                if large { self.instance.mss as usize } else { small as usize }
+                if large { self.instance.mss.0 as usize } else { small as usize }
             }
-            _ => self.random.round(self.instance.packet),
+            _ => self.random.round(self.instance.packet.0),
         };
         let mut payload = vec![0; wire.saturating_sub(header_bytes as usize)];
         self.random.fill(&mut payload);
@@ -477,7 +477,7 @@ impl Iterator for Synthetic<'_> {
         self.made.packets += 1;
         self.made.bytes += wire;
         let wait = match self.settings.arrivals {
-            Arrivals::Poisson => self.random.exponential() * self.instance.packet,
+            Arrivals::Poisson => self.random.exponential() * self.instance.packet.0,
             Arrivals::Paced => wire as f64,
         };
         self.plan(path, now, wait);

@@ -2,14 +2,14 @@
 
 use super::*;
 
-use crate::LinkId;
+use crate::{BitRate, Bytes, LinkId, Seconds};
 
 /// Two nodes apart `links` links, one path with `volume` bytes.
 fn line(links: usize, volume: f64, placement: &Placement) -> Instance {
     let pops: Vec<u32> = (0..=links as u32).collect();
     let mut network = Network { nodes: nodes(&pops), ..Network::default() };
     for at in 0..links as u32 {
-        network.links.push(cable(at, at + 1, Some(1e9))[0]);
+        network.links.push(cable(at, at + 1, Some(BitRate(1e9)))[0]);
     }
     let route = Route {
         from: NodeId(0),
@@ -120,7 +120,7 @@ fn one_path_by_hand() {
 
     // The first link stays as loaded as the plan cannot help; all of the redundancy is saved there.
     let solution = plan(&instance, Objective::LinkLoad { capacity: None });
-    let whole = 1000.0 / (1e9 * instance.epoch / 8.0);
+    let whole = 1000.0 / (1e9 * instance.epoch.0 / 8.0);
     assert!(
         near(solution.objective, whole * (1.0 - 0.5 * 0.5), 1e-6),
         "{} of {whole}",
@@ -215,8 +215,8 @@ fn numbers_that_are_none_are_refused() {
     refused(&|i| i.paths[0].volume = f64::INFINITY);
     refused(&|i| i.paths[0].pop_volume = f64::NAN);
     refused(&|i| i.ingresses[0].volume = -5.0);
-    refused(&|i| i.packet = 0.0);
-    refused(&|i| i.epoch = f64::NAN);
+    refused(&|i| i.packet = Bytes(0.0));
+    refused(&|i| i.epoch = Seconds(f64::NAN));
     refused(&|i| {
         i.profile = Profile::Measured(Measured {
             pairs: vec![(0, 0, Match { count: f64::NAN, length: 1.0 })],
@@ -237,7 +237,7 @@ fn numbers_that_are_none_are_refused() {
             .to_string()
             .contains("no link that carries traffic has a capacity")
     );
-    bare.network.links[0].capacity = Some(0.0);
+    bare.network.links[0].capacity = Some(BitRate(0.0));
     assert!(
         solve(&bare, &load, None, &Unwatched)
             .unwrap_err()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-use crate::{DeviceId, HeaderHash, LinkId, PathId};
+use crate::{Bytes, DeviceId, HeaderHash, LinkId, PathId, PerSecond};
 
 /// Two plans of a network, the second with other volumes, shares and now and then other routes.
 pub(super) fn successive(seed: u64, nodes: usize) -> (Arc<Plan>, Arc<Plan>) {
@@ -37,10 +37,10 @@ pub(super) fn successive(seed: u64, nodes: usize) -> (Arc<Plan>, Arc<Plan>) {
         if !routes.is_empty() {
             let placed = first.devices.iter().filter_map(|device| device.link).collect();
             let provision = Provision {
-                ingress_memory: 1e15,
-                edge_memory: 1e15,
-                interior_memory: 1e15,
-                encodings: 1e15,
+                ingress_memory: Bytes(1e15),
+                edge_memory: Bytes(1e15),
+                interior_memory: Bytes(1e15),
+                encodings: PerSecond(1e15),
                 ..Provision::default()
             };
             second = Instance::new(

@@ -1,7 +1,7 @@
 //! Documents of routes: what is written is read, and what else there is.
 
 use super::*;
-use crate::{Scenario, Text, Unwatched, network::Demand, traffic::Scale};
+use crate::{BitRate, Bytes, Scenario, Text, Unwatched, network::Demand, traffic::Scale};
 
 /// From 0 to 3 by 1 and by 2, and on to 4.
 fn map() -> Network {
@@ -80,7 +80,7 @@ fn a_changed_map_is_another_one() {
     type Change = fn(&mut Network);
     let changes: &[Change] = &[
         |map| map.links[0].latency += 1.0,
-        |map| map.links[0].capacity = Some(1e9),
+        |map| map.links[0].capacity = Some(BitRate(1e9)),
         |map| map.nodes[4].id = "x".into(),
         |map| map.nodes[4].role = Role::Access,
         |map| _ = map.links.pop(),
@@ -129,7 +129,7 @@ fn a_scenario_takes_its_paths_from_routes() {
     map.demands = vec![demand(1, 4.0), demand(3, 4.0), demand(4, 8.0)];
     let mut scenario = Scenario::new(Text::new("map.json", crate::topology::to_json(&map)));
     scenario.traffic = crate::scenario::TrafficSource::Demands;
-    scenario.scale = Scale::Total(16e6);
+    scenario.scale = Scale::Total(Bytes(16e6));
     // As it is read: `to_json` fills in latencies.
     let read = scenario.network().unwrap();
     let text = EXAMPLE.replace("MAP", &map_hash(&read));

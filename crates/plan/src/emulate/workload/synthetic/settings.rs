@@ -1,7 +1,7 @@
 //! Parameters of synthetic packets.
 
 use crate::{
-    Error, Instance, Profile,
+    Error, Instance, Profile, Seconds,
     emulate::workload::{Dynamics, Headers, headers::MAX_NODES},
     error::{EmulationError, ProfileError},
 };
@@ -95,8 +95,8 @@ pub enum Lengths {
 pub struct Retransmissions {
     /// Share of the packets that repeat an earlier one of their path.
     pub share: f64,
-    /// How long ago that was at most, in seconds.
-    pub within: f64,
+    /// How long ago that was at most.
+    pub within: Seconds,
     /// Whether the IPv4 identification is another, as hosts do; networks that duplicate packets
     /// keep it.
     pub renumbered: bool,
@@ -104,7 +104,7 @@ pub struct Retransmissions {
 
 impl Default for Retransmissions {
     fn default() -> Self {
-        Self { share: 0.0, within: 1.0, renumbered: true }
+        Self { share: 0.0, within: Seconds(1.0), renumbered: true }
     }
 }
 
@@ -113,14 +113,14 @@ pub(super) const LONGEST_HEADER: u32 = 60;
 
 /// Whether the mean size lies between small packets and the largest.
 pub(super) fn bimodal(instance: &Instance, small: u32) -> bool {
-    f64::from(small) < instance.packet && instance.packet < instance.mss
+    f64::from(small) < instance.packet.0 && instance.packet.0 < instance.mss.0
 }
 
 /// Bytes that every packet of the largest size has as payload.
 pub(super) fn longest(instance: &Instance, settings: &Settings) -> f64 {
     let wire = match settings.sizes {
-        Sizes::Bimodal { small } if bimodal(instance, small) => instance.mss,
-        _ => instance.packet,
+        Sizes::Bimodal { small } if bimodal(instance, small) => instance.mss.0,
+        _ => instance.packet.0,
     };
     wire.floor() - f64::from(LONGEST_HEADER)
 }
@@ -128,7 +128,7 @@ pub(super) fn longest(instance: &Instance, settings: &Settings) -> f64 {
 pub(super) fn check(instance: &Instance, settings: &Settings) -> Result<(), Error> {
     let wrong =
         |what: &str, value: f64, range| Err(EmulationError::setting(what, value, range).into());
-    let seconds = settings.epochs * instance.epoch;
+    let seconds = settings.epochs * instance.epoch.0;
     if !(settings.epochs > 0.0 && settings.epochs <= MAX_EPOCHS) {
         return wrong("the number of epochs", settings.epochs, "above 0, at most 1000000");
     }
@@ -154,7 +154,7 @@ pub(super) fn check(instance: &Instance, settings: &Settings) -> Result<(), Erro
             return wrong(what, share, "from 0 to 1");
         }
     }
-    let within = settings.retransmissions.within;
+    let within = settings.retransmissions.within.0;
     if within.is_nan() || within < 0.0 {
         return wrong("the delay of retransmissions in s", within, "at least 0");
     }
@@ -165,13 +165,13 @@ pub(super) fn check(instance: &Instance, settings: &Settings) -> Result<(), Erro
     if nodes > MAX_NODES {
         return wrong("the number of nodes", nodes as f64, "at most 65536, for their addresses");
     }
-    let large = instance.packet.max(instance.mss);
+    let large = instance.packet.0.max(instance.mss.0);
     if large > 65_535.0 {
         return wrong("the size of the largest packet in bytes", large, "at most 65535, as in IP");
     }
-    if instance.packet < f64::from(LONGEST_HEADER) {
+    if instance.packet.0 < f64::from(LONGEST_HEADER) {
         let range = "above that of the headers";
-        return wrong("the mean size of a packet in bytes", instance.packet, range);
+        return wrong("the mean size of a packet in bytes", instance.packet.0, range);
     }
     let room = longest(instance, settings);
     let length = match &instance.profile {
