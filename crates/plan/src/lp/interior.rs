@@ -18,7 +18,7 @@ use super::{
     packing::{Groups, Packing},
     program::Sum,
 };
-use crate::{Error, Watch};
+use crate::{Error, Watch, error::SolverError};
 
 /// Where the method ended, and a centre from which it can begin again.
 pub(crate) struct Outcome {
@@ -65,45 +65,14 @@ pub(crate) fn solve(
 ) -> Result<Outcome, Error> {
     let rows = packing.limits.len();
     let groups = &packing.groups;
-    // Each part has a matrix of its own: fewer where that is large. Never by the number of threads:
-    // sums must not depend on it.
-    let parts = if groups.column_count() < SHARED {
-        1
-    } else {
-        (8_000_000 / (rows * rows).max(1)).clamp(2, 8)
-    };
-    let mut parts: Vec<Part> = groups.split(parts).into_iter().map(Part::new).collect();
+    let mut parts = parts(groups, rows);
     let b = &packing.limits;
 
-    let warm = start.is_some();
-    let (mut y, mut mu) = match start {
-        Some(Centre { mut prices, complementarity }) => {
-            let complementarity = ROOM * complementarity;
-            prices.iter_mut().for_each(|price| *price = price.max(complementarity));
-            (prices, complementarity)
-        }
-        None => {
-            let best = |group: usize| {
-                let columns = groups.columns[group] as usize..groups.columns[group + 1] as usize;
-                groups.weights[columns].iter().copied().fold(0.0, f64::max)
-            };
-            let sum: f64 = (0..groups.len()).map(best).sum();
-            let mean = sum / groups.len().max(1) as f64;
-            // A quarter of what all may be worth, shared by the rows. A tenth of this
-            // complementarity takes a third more iterations.
-            (vec![0.25 * sum / rows.max(1) as f64; rows], mean)
-        }
-    };
+    let cold = start.is_none();
+    let (mut y, mut mu) = first_prices(groups, rows, start);
     each(&mut parts, |part| part.centre(&y, mu));
-    // Slack: what is left where something is, and what belongs to the price where nothing is; the
-    // residual goes away with the first long steps.
     let used = total(each(&mut parts, |part| part.used(rows)), rows);
-    let mut s: Vec<f64> = (0..rows)
-        .map(|i| {
-            let left = b[i] - used[i];
-            if warm { left.max(mu / y[i]) } else { left.max(b[i].max(0.1)) }
-        })
-        .collect();
+    let mut s = first_slacks(b, &used, (!cold).then_some((&y, mu)));
 
     let variables = groups.column_count() + groups.len() + rows;
     let feasible = FEASIBLE.max(FEASIBLE_PART * tolerance);
@@ -115,20 +84,8 @@ pub(crate) fn solve(
         watch.progress("solving", u64::from(iteration), 0);
         watch.proceed()?;
 
-        let formed = each(&mut parts, |part| part.form(&y, rows));
-        let mut matrix = Array2::zeros((rows, rows));
-        let (mut rhs, mut used) = (vec![0.0; rows], vec![0.0; rows]);
-        let (mut value, mut bound, mut products) = (Sum::default(), Sum::default(), Sum::default());
-        let mut missing: f64 = 0.0;
-        for part in formed {
-            matrix += &part.matrix;
-            add(&mut rhs, &part.rhs);
-            add(&mut used, &part.used);
-            value.add(part.value);
-            bound.add(part.bound);
-            products.add(part.products);
-            missing = missing.max(part.missing);
-        }
+        let Whole { mut matrix, mut rhs, used, value, mut bound, mut products, mut missing } =
+            Whole::of(each(&mut parts, |part| part.form(&y, rows)), rows);
         let mut residual = vec![0.0; rows];
         for i in 0..rows {
             residual[i] = b[i] - used[i] - s[i];
@@ -166,16 +123,8 @@ pub(crate) fn solve(
         system.solve(&mut dy);
         let affine = step(each(&mut parts, |part| part.direction(&dy)));
         let ds: Vec<f64> = (0..rows).map(|i| -s[i] - s[i] / y[i] * dy[i]).collect();
-        let primal = affine.primal.min(longest(&s, &ds));
-        let dual = affine.dual.min(longest(&y, &dy));
-        let mut after = affine.products
-            + primal * affine.primal_moves
-            + dual * affine.dual_moves
-            + primal * dual * affine.both;
-        for i in 0..rows {
-            after += (s[i] + primal * ds[i]) * (y[i] + dual * dy[i]);
-        }
-        let ratio = (after / variables as f64 / mu).clamp(0.0, 1.0);
+        let left = affine.left((&s, &ds), (&y, &dy));
+        let ratio = (left / variables as f64 / mu).clamp(0.0, 1.0);
         let target = mu * (ratio * ratio * ratio).max(1e-6);
 
         let corrected = each(&mut parts, |part| part.correct(target, rows));
@@ -200,12 +149,57 @@ pub(crate) fn solve(
         }
     }
     if !best_merit.is_finite() {
-        let reason = "the system of equations is singular to working precision".into();
-        return Err(
-            crate::error::SolverError::Failed { method: "interior point method", reason }.into()
-        );
+        return Err(singular());
     }
     Ok(outcome)
+}
+
+fn singular() -> Error {
+    let reason = "the system of equations is singular to working precision".into();
+    SolverError::Failed { method: "interior point method", reason }.into()
+}
+
+/// The columns in parts, each of which has a matrix of its own: fewer where that is large. Never by
+/// the number of threads: sums must not depend on it.
+fn parts(groups: &Groups, rows: usize) -> Vec<Part> {
+    let parts = if groups.column_count() < SHARED {
+        1
+    } else {
+        (8_000_000 / (rows * rows).max(1)).clamp(2, 8)
+    };
+    groups.split(parts).into_iter().map(Part::new).collect()
+}
+
+/// Prices of the rows to begin with, and their complementarity.
+fn first_prices(groups: &Groups, rows: usize, start: Option<Centre>) -> (Vec<f64>, f64) {
+    if let Some(Centre { mut prices, complementarity }) = start {
+        let complementarity = ROOM * complementarity;
+        prices.iter_mut().for_each(|price| *price = price.max(complementarity));
+        return (prices, complementarity);
+    }
+    let best = |group: usize| {
+        let columns = groups.columns[group] as usize..groups.columns[group + 1] as usize;
+        groups.weights[columns].iter().copied().fold(0.0, f64::max)
+    };
+    let sum: f64 = (0..groups.len()).map(best).sum();
+    let mean = sum / groups.len().max(1) as f64;
+    // A quarter of what all may be worth, shared by the rows. A tenth of this complementarity takes
+    // a third more iterations.
+    (vec![0.25 * sum / rows.max(1) as f64; rows], mean)
+}
+
+/// Slack of the rows to begin with: what is left where something is, and what belongs to the price
+/// where nothing is; the residual goes away with the first long steps. `warm`: prices and
+/// complementarity of an earlier run.
+fn first_slacks(b: &[f64], used: &[f64], warm: Option<(&Vec<f64>, f64)>) -> Vec<f64> {
+    let slack = |(row, (b, used)): (usize, (&f64, &f64))| {
+        let left = b - used;
+        match warm {
+            Some((y, mu)) => left.max(mu / y[row]),
+            None => left.max(b.max(0.1)),
+        }
+    };
+    b.iter().zip(used).enumerate().map(slack).collect()
 }
 
 fn each<T: Send>(parts: &mut [Part], work: impl Fn(&mut Part) -> T + Sync + Send) -> Vec<T> {
@@ -291,6 +285,41 @@ struct Formed {
     missing: f64,
 }
 
+/// [`Formed`] of all parts together.
+struct Whole {
+    matrix: Array2<f64>,
+    rhs: Vec<f64>,
+    used: Vec<f64>,
+    value: Sum,
+    bound: Sum,
+    products: Sum,
+    missing: f64,
+}
+
+impl Whole {
+    fn of(parts: Vec<Formed>, rows: usize) -> Self {
+        let mut whole = Self {
+            matrix: Array2::zeros((rows, rows)),
+            rhs: vec![0.0; rows],
+            used: vec![0.0; rows],
+            value: Sum::default(),
+            bound: Sum::default(),
+            products: Sum::default(),
+            missing: 0.0,
+        };
+        for part in parts {
+            whole.matrix += &part.matrix;
+            add(&mut whole.rhs, &part.rhs);
+            add(&mut whole.used, &part.used);
+            whole.value.add(part.value);
+            whole.bound.add(part.bound);
+            whole.products.add(part.products);
+            whole.missing = whole.missing.max(part.missing);
+        }
+        whole
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Step {
     primal: f64,
@@ -301,6 +330,23 @@ struct Step {
     primal_moves: f64,
     dual_moves: f64,
     both: f64,
+}
+
+impl Step {
+    /// The products that are left after the longest step that this one and those of the slacks
+    /// and prices of rows allow; each of them a vector with its direction.
+    fn left(&self, slacks: (&[f64], &[f64]), prices: (&[f64], &[f64])) -> f64 {
+        let primal = self.primal.min(longest(slacks.0, slacks.1));
+        let dual = self.dual.min(longest(prices.0, prices.1));
+        let mut left = self.products
+            + primal * self.primal_moves
+            + dual * self.dual_moves
+            + primal * dual * self.both;
+        for ((s, ds), (y, dy)) in slacks.0.iter().zip(slacks.1).zip(prices.0.iter().zip(prices.1)) {
+            left += (s + primal * ds) * (y + dual * dy);
+        }
+        left
+    }
 }
 
 fn step(parts: Vec<Step>) -> Step {
