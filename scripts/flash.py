@@ -2,7 +2,7 @@
 """The index on flash beside other indexes (rivals/README.md), in turns and in one memory cgroup.
 
     scripts/flash.py DIR [--memory 64M] [--keys 14000000] [--rounds 3] [--seconds 5] [--only NAMES]
-                         [--json FILE]
+                         [--json FILE] [--csv FILE]
 
 DIR is on the disk to measure. Each index is loaded once, without a limit on memory, and then, in each
 round, every one inserts new keys for some seconds, and looks keys up for as long, one by one and 64 at
@@ -13,6 +13,7 @@ counted for them (/proc/PID/io), so other load on the disk does not count.
 
 import argparse
 import contextlib
+import csv
 import json
 import os
 import pathlib
@@ -203,6 +204,21 @@ def show(rows, failed):
         print(f"\n{name} failed: {reason}")
 
 
+def table(rows):
+    """The table of docs/FLASH.md: writes, look-ups one at a time, and look-ups of 64."""
+    ours = next(row for row in rows if row["engine"] == "oncewire")
+    times = lambda phase, row: f"{ours[phase]['per_second'] / row[phase]['per_second']:.3g}x" if row is not ours else ""
+    yield ["", "inserts a second", "ours is", "CPU time", "bytes written a byte", "look-ups a second, 40 % found", "ours is",
+           "the same, 64 at once", "ours is"]
+    for row in (row for row in rows if all(phase in row for phase in PHASES)):
+        insert, one, many = (row[phase] for phase in PHASES)
+        yield [
+            row["engine"], f"{insert['per_second']:,.0f}", times("insert", row), f"{insert['cpu_us']:.2f} us",
+            f"{insert['written_bytes'] / 16:.3g}", f"{one['per_second']:,.0f}", times("look-up", row),
+            f"{many['per_second']:,.0f}", times("look-up of 64", row),
+        ]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=pathlib.Path)
@@ -214,6 +230,7 @@ def main():
     parser.add_argument("--patience", type=float, default=600, help="seconds after which a run fails")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--json", type=pathlib.Path, help="also write all results here")
+    parser.add_argument("--csv", type=pathlib.Path, help="also write the table of docs/FLASH.md here")
     args = parser.parse_args()
     if os.geteuid():
         sys.exit("a memory cgroup needs root")
@@ -230,6 +247,9 @@ def main():
         shutil.rmtree(place)
     rows = summarize(results, names)
     show(rows, failed)
+    if args.csv:
+        with open(args.csv, "w", newline="") as target:
+            csv.writer(target, lineterminator="\n").writerows(table(rows))
     if args.json:
         document = {"memory": args.memory, "keys": args.keys, "seconds": args.seconds, "summary": rows, "runs": results, "failed": failed}
         args.json.write_text(json.dumps(document, indent=1))

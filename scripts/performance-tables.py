@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/PERFORMANCE.md from the CSV files of scripts/figures.sh.
+"""Writes docs/figures/performance-NAME.csv, and with them the tables of docs/PERFORMANCE.md.
 
-Usage: scripts/performance-tables.py FIGURES [docs/PERFORMANCE.md]
+Usage: scripts/performance-tables.py FIGURES
+
+FIGURES is the folder that scripts/figures.sh has filled.
 """
 import csv
-import re
+import pathlib
+import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
 LONG, LZ4, COPY = "zstd -1 --long=31, file", "lz4 (lz4_flex), each block", "copy + xxh3 (the floor)"
-# Heading, CSV file, the program that ratios compare with, and its short name.
+# CSV file, the program that ratios compare with, and its short name.
 TABLES = [
-    ("Django, 64 KiB blocks", "django-64K", LONG, "zstd -1 --long=31"),
-    ("Django, 64 KiB blocks, p = 64, no entropy stage", "django-64K-p64", LZ4, "lz4"),
-    ("Django, 16 KiB blocks", "django-16K", LONG, "zstd -1 --long=31"),
-    ("Django, packets (1,448 bytes)", "django-packets", LONG, "zstd -1 --long=31"),
-    ("TypeScript, 64 KiB blocks", "typescript-64K", LONG, "zstd -1 --long=31"),
-    ("TypeScript, 64 KiB blocks, p = 64, no entropy stage", "typescript-64K-p64", LZ4, "lz4"),
-    ("TypeScript, 16 KiB blocks", "typescript-16K", LONG, "zstd -1 --long=31"),
-    ("TypeScript, packets (1,448 bytes)", "typescript-packets", LONG, "zstd -1 --long=31"),
-    ("Four, sent twice", "four-repeat", LONG, "zstd -1 --long=31"),
-    ("Random, sent twice", "random-repeat", COPY, "copy"),
+    ("django-64K", LONG, "zstd -1 --long=31"),
+    ("django-64K-p64", LZ4, "lz4"),
+    ("django-16K", LONG, "zstd -1 --long=31"),
+    ("django-packets", LONG, "zstd -1 --long=31"),
+    ("typescript-64K", LONG, "zstd -1 --long=31"),
+    ("typescript-64K-p64", LZ4, "lz4"),
+    ("typescript-16K", LONG, "zstd -1 --long=31"),
+    ("typescript-packets", LONG, "zstd -1 --long=31"),
+    ("four-repeat", LONG, "zstd -1 --long=31"),
+    ("random-repeat", COPY, "copy"),
 ]
 
 
@@ -28,14 +33,11 @@ def table(file, base, against):
         rows = list(csv.DictReader(source))
     bases = {row["pass"]: row for row in rows if row["name"] == base}
     whole = next(float(row["wire_bytes"]) / (1 - float(row["savings"])) for row in rows if row["name"] == COPY)
-    lines = [
-        f"| | pass | bytes | savings | encode MB/s | decode MB/s | bytes vs {against} | speed vs {against} |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
+    lines = [["", "pass", "bytes", "savings", "encode MB/s", "decode MB/s", f"bytes vs {against}", f"speed vs {against}"]]
     for row in rows:
         other = bases[row["pass"]]
         encode, decode = float(row["encode_cpu_median_s"]), float(row["decode_cpu_median_s"])
-        cells = [
+        lines.append([
             row["name"],
             row["pass"],
             f"{int(row['wire_bytes']):,}",
@@ -44,21 +46,17 @@ def table(file, base, against):
             f"{whole / decode / 1e6:,.0f}",
             f"{int(row['wire_bytes']) / int(other['wire_bytes']):.3f}",
             f"{float(other['encode_cpu_median_s']) / encode:.2f}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        ])
+    return lines
 
 
 def main():
-    figures, document = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "docs/PERFORMANCE.md"
-    with open(document) as source:
-        text = source.read()
-    for heading, name, base, against in TABLES:
-        pattern = re.compile(rf"(### {re.escape(heading)}\n\n)(?:\|[^\n]*\n)+")
-        text, count = pattern.subn(lambda found: found[1] + table(f"{figures}/{name}/figures.csv", base, against) + "\n", text)
-        assert count == 1, f"{document} has {count} tables named {heading!r}"
-    with open(document, "w") as target:
-        target.write(text)
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    for name, base, against in TABLES:
+        with open(ROOT / f"docs/figures/performance-{name.lower()}.csv", "w", newline="") as target:
+            csv.writer(target, lineterminator="\n").writerows(table(f"{sys.argv[1]}/{name}/figures.csv", base, against))
+    subprocess.run([ROOT / "scripts/figure-tables.py"], check=True)
 
 
 main()

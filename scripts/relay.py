@@ -2,14 +2,15 @@
 """Measures a tunnel beside a TLS relay (stunnel) and a direct connection, in turns: seconds and CPU time of a download
 of new content, of the same again, and of random bytes; and 15 KB on a new connection.
 
-    scripts/relay.py ONCEWIRE FILE...          ROUNDS=5 MB=300 REQUESTS=300
+    scripts/relay.py ONCEWIRE FILE...          ROUNDS=5 MB=300 REQUESTS=300 CSV=
 
 Each FILE is content of its own: in each round, new tunnels download it twice. `random` is MB megabytes that no tunnel has
 seen. CPU time is user and system time of both ends, nanoseconds per byte of content. Needs root, nginx, curl and
 stunnel: both ends and the link between them are in network namespaces of their own (veth). Compares the length of what
-arrives. Prints Markdown, medians.
+arrives. Prints Markdown, medians; into the file CSV, if it is named, the cells of the table in docs/PERFORMANCE.md.
 """
 
+import csv
 import json
 import os
 import pathlib
@@ -184,6 +185,7 @@ def measure(path, oncewire, files, work, rounds, megabytes, count):
 
     print("Seconds, CPU time, MB on the wire\n")
     print("| content | direct | stunnel | new | again | new / stunnel | again / stunnel |\n|---|---|---|---|---|---:|---:|")
+    table = [["content", "stunnel", "new", "again", "new / stunnel", "again / stunnel"]]
     for name, title in [*((str(nth), file.name) for nth, file in enumerate(files)), ("random", "random")]:
         direct, through_relay, new, again = [], [], [], []
         fetch(f"{FAR}:{ORIGIN}", name, [])
@@ -198,8 +200,15 @@ def measure(path, oncewire, files, work, rounds, megabytes, count):
             path.stop(tunnel)
         seconds = lambda results: median([one[0] for one in results])
         base = seconds(through_relay)
+        table.append([f"{title}, {(root / name).stat().st_size / 1e6:.0f} MB", cell(through_relay),
+                      *(cell([one[:2] for one in results]) for results in (new, again)),
+                      f"{seconds(new) / base:.2f}", f"{seconds(again) / base:.2f}"])
         print(f"| {title}, {(root / name).stat().st_size / 1e6:.0f} MB | {seconds(direct):.2f} s | {cell(through_relay)} | "
               f"{cell(new)} | {cell(again)} | {seconds(new) / base:.2f} | {seconds(again) / base:.2f} |", flush=True)
+
+    if csv_file := os.environ.get("CSV"):
+        with open(csv_file, "w", newline="") as target:
+            csv.writer(target, lineterminator="\n").writerows(table)
 
     ways = {"direct": (FAR, ORIGIN), "stunnel": ("127.0.0.1", NEAR_RELAY), "oncewire": ("127.0.0.1", LOCAL)}
     times = {name: [] for name in ways}
