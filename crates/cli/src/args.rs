@@ -3,6 +3,7 @@
 // Doc comments are help here, where [bind:]port is no link.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub(crate) mod admin;
 mod bench;
 pub(crate) mod index;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! Counts what crosses a transport, encryption included.
 
 use crate::sync::lock;
+use oncewire_session::Counters;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
 #[cfg(unix)]
@@ -28,6 +29,34 @@ pub(crate) struct WireBytes {
     sent: AtomicU64,
     received: AtomicU64,
     live: Mutex<Vec<Box<dyn SelfCounting>>>,
+}
+
+/// Bytes of applications that all sessions of one end sent and received, those included that ended.
+#[derive(Debug, Default)]
+pub(crate) struct ContentBytes {
+    ended: Mutex<(u64, u64)>,
+    shown: Mutex<(u64, u64)>,
+}
+
+impl ContentBytes {
+    /// A session ended with these counters.
+    pub(crate) fn ended(&self, last: &Counters) {
+        let mut ended = lock(&self.ended);
+        ended.0 += last.sent_bytes;
+        ended.1 += last.received_bytes;
+    }
+
+    /// Bytes sent and received so far, `live` being the sessions that are open. Never less than
+    /// before, although a session may just be on its way from these to those that ended.
+    pub(crate) fn total<'a>(&self, live: impl IntoIterator<Item = &'a Counters>) -> (u64, u64) {
+        let ended = *lock(&self.ended);
+        let total = live
+            .into_iter()
+            .fold(ended, |sum, one| (sum.0 + one.sent_bytes, sum.1 + one.received_bytes));
+        let mut shown = lock(&self.shown);
+        *shown = (shown.0.max(total.0), shown.1.max(total.1));
+        *shown
+    }
 }
 
 impl WireBytes {

@@ -1,13 +1,16 @@
 //! Runs one end of a tunnel as a process: signals and the status socket.
 
+use crate::admin::{Admin, AdminServer};
 use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
 use crate::handshake::HandshakeError;
 #[cfg(target_os = "linux")]
-use crate::link::{LinkConfig, LinkError, LinkStatus};
+use crate::link::{LinkConfig, LinkError};
 use crate::server::{ServeConfig, Server, serve_on};
-use crate::status::Status;
+#[cfg(target_os = "linux")]
+use crate::status::LinkStatus;
+use crate::status::{Document, Status};
 use crate::threads::SessionThreads;
 use std::io;
 use std::num::NonZero;
@@ -18,6 +21,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+#[cfg(target_os = "linux")]
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 /// Parameters of such a process.
@@ -26,8 +31,10 @@ pub struct Daemon {
     pub status: Option<PathBuf>,
     /// How long open flows may take to end after SIGTERM or SIGINT. A second signal ends the wait.
     pub drain: Duration,
-    /// Formats the state for the status socket.
-    pub render: fn(&Status) -> String,
+    /// Where it answers monitoring and browsers.
+    pub admin: Option<Admin>,
+    /// Formats the state for the status socket and the admin address.
+    pub render: fn(&Document) -> String,
     /// Reads the egress rules again, on SIGHUP. `None` leaves them as they are. Authorized peers
     /// are read again in any case.
     pub reload: Box<dyn Fn() -> Result<Option<Egress>, String> + Send + Sync>,
@@ -109,9 +116,16 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         signals(SignalKind::hangup())?,
     );
     let socket = daemon.status.as_deref().map(bind_status).transpose()?;
-    if let Some(listener) = socket {
+    let admin = bind_admin(daemon.admin.as_ref()).await?;
+    let document = |end: &Arc<TunnelEnd>| {
         let end = end.clone();
-        tokio::spawn(answer(listener, move || (daemon.render)(&end.status())));
+        move || Document::Tunnel(Box::new(end.status()))
+    };
+    if let Some(listener) = socket {
+        tokio::spawn(answer(listener, document(&end), daemon.render));
+    }
+    if let Some(admin) = admin {
+        tokio::spawn(admin.run(document(&end), daemon.render));
     }
     (daemon.ready)(&end.status());
     let refused = loop {
@@ -166,7 +180,8 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
 pub fn run_link(
     config: LinkConfig,
     status: Option<&Path>,
-    render: fn(&LinkStatus) -> String,
+    admin: Option<Admin>,
+    render: fn(&Document) -> String,
     ready: impl FnOnce(&LinkStatus),
 ) -> Result<(), LinkError> {
     // One thread for each direction; control takes little.
@@ -180,22 +195,27 @@ pub fn run_link(
         let (mut term, mut int) =
             (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
         let socket = status.map(bind_status).transpose()?;
+        let admin = bind_admin(admin.as_ref()).await?;
         let link = Arc::new(crate::link::start(config).await?);
-        let answering = socket.map(|listener| {
+        let document = || {
             let link = link.clone();
-            tokio::spawn(answer(listener, move || render(&link.status())))
-        });
+            move || Document::Link(Box::new(link.status()))
+        };
+        let mut answering = JoinSet::new();
+        if let Some(listener) = socket {
+            answering.spawn(answer(listener, document(), render));
+        }
+        if let Some(admin) = admin {
+            answering.spawn(admin.run(document(), render));
+        }
         ready(&link.status());
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
         info!("stopping");
-        if let Some(answering) = answering {
-            answering.abort();
-            // Its clone of the link goes with it.
-            let _ = answering.await;
-        }
+        // Their clones of the link go with them.
+        answering.shutdown().await;
         if let Some(link) = Arc::into_inner(link) {
             link.stop().await;
         }
@@ -223,14 +243,27 @@ fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     Ok(listener)
 }
 
+async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetError> {
+    let Some(admin) = admin else { return Ok(None) };
+    let server = AdminServer::bind(admin)
+        .await
+        .map_err(|source| NetError::Listen { bind: admin.listen.to_string(), source })?;
+    info!(address = %server.address(), "metrics and status over HTTP");
+    Ok(Some(server))
+}
+
 /// Answers every connection with the state as it is known here. Nothing is asked of the peers.
-async fn answer(listener: UnixListener, render: impl Fn() -> String) {
+async fn answer(
+    listener: UnixListener,
+    document: impl Fn() -> Document,
+    render: fn(&Document) -> String,
+) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let text = render();
+        let text = render(&document());
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
         });

@@ -48,11 +48,13 @@
 //! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
 //! | counters and state | [`status`] |
 //! | IP packets between two sites, without the tunnel | `link` (Linux) |
-//! | running one end as a process | [`daemon`] |
+//! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`] |
 //!
 //! The rules of the protocol are in the crate `oncewire-session`, which this crate gives sockets and
 //! a clock.
 
+#[cfg(unix)]
+pub mod admin;
 pub mod allow;
 mod client;
 mod counted;

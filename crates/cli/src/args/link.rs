@@ -1,7 +1,8 @@
 //! Arguments of `link`.
 
 use super::Switch;
-use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed};
+use super::admin::AdminAddress;
+use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed, some_text};
 use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
@@ -158,6 +159,15 @@ pub(crate) struct LinkArgs {
     /// is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
+    /// Answer monitoring over HTTP on [address:]port: /metrics for Prometheus, /status as JSON. A port
+    /// alone is on loopback
+    #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) admin: Option<AdminAddress>,
+    /// File with the token that requests to --admin must show, as a bearer token or a password.
+    /// Required if the address is not on loopback
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub(crate) admin_token: Option<PathBuf>,
     /// Least severe messages to log, on standard error
     #[arg(
         long,

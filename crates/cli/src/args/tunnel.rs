@@ -7,6 +7,7 @@
 //! structures.
 
 use super::CodecArgs;
+use super::admin::AdminAddress;
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::Sharing;
@@ -136,6 +137,15 @@ pub(crate) struct EndpointArgs {
     /// $XDG_RUNTIME_DIR, if that is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
+    /// Answer monitoring over HTTP on [address:]port: /metrics for Prometheus, /status as JSON. A port
+    /// alone is on loopback
+    #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) admin: Option<AdminAddress>,
+    /// File with the token that requests to --admin must show, as a bearer token or a password.
+    /// Required if the address is not on loopback
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub(crate) admin_token: Option<PathBuf>,
     /// Least severe messages to log, on standard error
     #[arg(
         long,
@@ -320,7 +330,7 @@ pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     Text::deserialize(from).map(|Text(value)| value)
 }
 
-fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+pub(super) fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     text(from).map(Some)

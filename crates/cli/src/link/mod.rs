@@ -25,6 +25,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
         .status
         .clone()
         .or_else(|| tunnel::runtime_dir().map(|dir| dir.join("oncewire-link.sock")));
+    let admin = tunnel::admin(&options, args.admin, args.admin_token.as_deref())?;
     let log = tunnel::start_log(args.log.into(), args.log_json);
     let ready = |status: &LinkStatus| {
         tracing::info!(address = %status.address, device = status.device, mtu = status.mtu, key = %status.key, "started");
@@ -32,7 +33,8 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let ended = daemon::run_link(
         config,
         status.as_deref(),
-        |status| crate::status::text::render(status.document()),
+        admin,
+        |document| crate::status::text::render(document),
         ready,
     );
     log.flush();
@@ -45,7 +47,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
             }
             LinkError::Port { .. } => "; choose another port, or stop the process that uses it",
             LinkError::Net(NetError::Listen { .. }) => {
-                "; choose another --status, or stop the process that uses this one"
+                "; choose another --status or --admin, or stop the process that uses this one"
             }
             _ => "",
         };

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome, without_number};
 use crate::family::EntropyName;
 use crate::quantity::{binary, size, time};
 use oncewire_codec::{ConfigError, EncoderBuilder};
+use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PeersError, SecretKey};
 use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig};
@@ -24,6 +25,7 @@ const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(100);
 pub(super) struct Process {
     pub(super) drain: Duration,
     pub(super) status: Option<PathBuf>,
+    pub(super) admin: Option<Admin>,
     pub(super) log: LevelFilter,
     pub(super) log_json: bool,
 }
@@ -58,6 +60,7 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
     let process = Process {
         drain: args.drain,
         status: args.status.clone().or_else(|| super::runtime_dir().map(|dir| dir.join(name))),
+        admin: super::admin(options, args.admin, args.admin_token.as_deref())?,
         log: args.log.into(),
         log_json: args.log_json,
     };

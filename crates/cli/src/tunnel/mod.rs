@@ -1,5 +1,6 @@
 //! `oncewire keygen`, `serve` and `connect`.
 
+mod admin;
 mod config;
 mod file;
 mod log;
@@ -9,6 +10,7 @@ use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::{binary, size};
 use crate::status::text as status_text;
 use crate::stdout;
+pub(crate) use admin::admin;
 use clap::ArgMatches;
 use config::Process;
 pub(crate) use config::{describe_client, describe_server};
@@ -125,7 +127,8 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
     let daemon = Daemon {
         status: process.status,
         drain: process.drain,
-        render: |status| status_text::render(status.document()),
+        admin: process.admin,
+        render: |document| status_text::render(document),
         reload,
         ready: Box::new(ready),
     };

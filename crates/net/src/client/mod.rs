@@ -5,7 +5,7 @@ mod dial;
 mod reverse;
 mod session;
 
-use crate::counted::WireBytes;
+use crate::counted::{ContentBytes, WireBytes};
 use crate::drain::drain_all;
 use crate::driver::Driver;
 use crate::endpoint::{Endpoint, NetError, session_status};
@@ -99,6 +99,7 @@ struct Shared {
     socks4_clients: AtomicU64,
     socks4: LogLimit,
     wire: Arc<WireBytes>,
+    content: Arc<ContentBytes>,
     started: Instant,
 }
 
@@ -160,6 +161,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         socks4_clients: AtomicU64::new(0),
         socks4: LogLimit::new(),
         wire,
+        content: Arc::default(),
         started: Instant::now(),
         endpoint: config.endpoint,
     });
@@ -250,6 +252,7 @@ impl Connection {
                 )
             })
             .collect();
+        let content = shared.content.total(sessions.iter().map(|session| &session.here));
         Status {
             role: Role::Connect,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -258,6 +261,8 @@ impl Connection {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            application_sent: content.0,
+            application_received: content.1,
             transport_sent: shared.wire.total().0,
             transport_received: shared.wire.total().1,
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),

@@ -33,7 +33,8 @@ impl Shared {
                 logs.take().filter(|(peer, _)| shared.endpoint.peers.contains(peer)).unzip();
             let session =
                 Session::connect(shared.config.with_random(random), of_peer, Instant::now());
-            let (driver, notices) = Driver::start(session, None, Handle::current());
+            let (driver, notices) =
+                Driver::start(session, None, shared.content.clone(), Handle::current());
             shared.set_latest(Some(driver.clone()));
             let mut phase = driver.phase();
             let run = tokio::spawn(shared.clone().run(driver.clone(), logs_of, notices));

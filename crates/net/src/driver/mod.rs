@@ -6,6 +6,7 @@
 
 mod lanes;
 
+use crate::counted::ContentBytes;
 use crate::dials::Dials;
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
@@ -144,8 +145,16 @@ pub(crate) struct Driver {
     pub(crate) born: Instant,
     /// Number of transports that are not closed yet.
     transports: watch::Sender<usize>,
+    /// Gets the counters of the session when it goes.
+    content: Arc<ContentBytes>,
     /// The runtime of its tasks.
     pub(crate) thread: Handle,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.take_logs();
+    }
 }
 
 /// Counts a flow as a listener while it lives.
@@ -184,11 +193,12 @@ pub(crate) struct LaneDown {
 
 impl Driver {
     /// Takes over a session and starts its clock. `memory` is notified when the memory that the
-    /// session may come to use has changed.
+    /// session may come to use has changed; `content` gets what it carried when it goes.
     /// `thread` is the runtime that its tasks run on.
     pub(crate) fn start(
         session: Session,
         memory: Option<Arc<Notify>>,
+        content: Arc<ContentBytes>,
         thread: Handle,
     ) -> (Arc<Driver>, Notices) {
         let (opened, opened_rx) = mpsc::unbounded_channel();
@@ -224,6 +234,7 @@ impl Driver {
             encodes_slowly: AtomicBool::new(false),
             born: Instant::now(),
             transports: watch::Sender::new(0),
+            content,
             thread,
         });
         driver.with(|_| ());
@@ -410,7 +421,9 @@ impl Driver {
 
     /// Takes the logs out of a session that is over.
     pub(crate) fn take_logs(&self) -> Option<Logs> {
-        self.lock().session.take().map(Session::into_logs)
+        let session = self.lock().session.take()?;
+        self.content.ended(&session.counters());
+        Some(session.into_logs())
     }
 
     pub(crate) fn signals(&self, flow: FlowId) -> Option<Arc<FlowSignals>> {

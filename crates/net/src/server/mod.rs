@@ -4,7 +4,7 @@ mod handshake;
 mod memory;
 mod sessions;
 
-use crate::counted::WireBytes;
+use crate::counted::{ContentBytes, WireBytes};
 use crate::drain::drain_all;
 use crate::driver::Driver;
 use crate::egress::Egress;
@@ -58,6 +58,7 @@ struct Shared {
     stopped: AtomicBool,
     refused_transports: AtomicU64,
     wire: Arc<WireBytes>,
+    content: Arc<ContentBytes>,
     shrunk: AtomicU64,
     grown: AtomicU64,
     /// Notified when the memory that sessions may come to use changes.
@@ -117,6 +118,7 @@ pub(crate) async fn serve_on(
         stopped: AtomicBool::new(false),
         refused_transports: AtomicU64::new(0),
         wire: Arc::default(),
+        content: Arc::default(),
         shrunk: AtomicU64::new(0),
         grown: AtomicU64::new(0),
         memory_changed: Arc::default(),
@@ -198,6 +200,7 @@ impl Server {
             .filter_map(|((peer, _), driver)| session_status(driver, peer, &shared.endpoint.peers))
             .collect();
         list.sort_by(|a, b| (&a.peer, b.age).cmp(&(&b.peer, a.age)));
+        let content = shared.content.total(list.iter().map(|session| &session.here));
         let kept = shared.lock_kept();
         let kept_memory: u64 = kept.iter().map(|kept| kept.logs.memory()).sum();
         Status {
@@ -208,6 +211,8 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
+            application_sent: content.0,
+            application_received: content.1,
             transport_sent: shared.wire.total().0,
             transport_received: shared.wire.total().1,
             kept_logs: kept.len(),

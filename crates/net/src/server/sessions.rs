@@ -93,8 +93,12 @@ impl Shared {
         };
         let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
         let seat = self.threads.seat();
-        let (driver, notices) =
-            Driver::start(session, Some(self.memory_changed.clone()), seat.handle.clone());
+        let (driver, notices) = Driver::start(
+            session,
+            Some(self.memory_changed.clone()),
+            self.content.clone(),
+            seat.handle.clone(),
+        );
         let label = self.endpoint.peers.label(&peer);
         let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
         info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session established");

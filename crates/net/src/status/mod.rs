@@ -65,6 +65,12 @@ pub struct Status {
     /// Memory in use by sessions and by caches kept for absent peers, in bytes.
     #[serde(rename = "memory_bytes")]
     pub memory: u64,
+    /// Bytes of applications that all sessions sent, those included that ended.
+    #[serde(rename = "application_sent_bytes")]
+    pub application_sent: u64,
+    /// Bytes that applications received from all sessions, those included that ended.
+    #[serde(rename = "application_received_bytes")]
+    pub application_received: u64,
     /// Bytes sent on all transports, including TLS, without TCP and IP headers.
     #[serde(rename = "transport_sent_bytes")]
     pub transport_sent: u64,

@@ -4,6 +4,7 @@ use super::{Document, LinkStatus, PeerStatus, SessionStatus, Status, Traffic};
 use oncewire_session::MetricKind::{self, Counter, Gauge};
 use oncewire_session::MetricUnit::{self, Bytes, Count, Microseconds, Seconds};
 use oncewire_session::{Metric, Metrics};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// The value of a metric.
@@ -18,7 +19,7 @@ pub struct Sample {
     pub metric: &'static Metric,
     /// Names and values that tell apart samples of the same metric: the public key of the peer, and
     /// its name, if it has one. Text of peers and configurations is hostile. A peer can have several
-    /// sessions, which are numbered from 0.
+    /// sessions: those of each are numbered from 0.
     pub labels: Vec<(&'static str, String)>,
     /// The value. Exact up to 2^53.
     pub value: f64,
@@ -60,6 +61,20 @@ const TUNNEL: &[Field<Status>] = &[
         Bytes,
         "Memory in use by sessions and by caches kept for absent peers.",
         |s| whole(s.memory),
+    ),
+    field(
+        "application_sent_bytes",
+        Counter,
+        Bytes,
+        "Bytes of applications that all sessions sent, those included that ended.",
+        |s| whole(s.application_sent),
+    ),
+    field(
+        "application_received_bytes",
+        Counter,
+        Bytes,
+        "Bytes that applications received from all sessions, those included that ended.",
+        |s| whole(s.application_received),
     ),
     field(
         "transport_sent_bytes",
@@ -187,7 +202,7 @@ const FORGED: Metric = Metric {
     help: "Datagrams with a known index that did not open.",
 };
 
-type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 #[derive(Default)]
 struct Samples(Vec<Sample>);
@@ -244,13 +259,23 @@ impl Document {
 }
 
 impl Status {
+    /// The labels of each session.
+    pub(crate) fn session_labels(&self) -> impl Iterator<Item = Labels> {
+        let mut counts = HashMap::new();
+        self.sessions.iter().map(move |session| {
+            let number = counts.entry(&session.peer).or_insert(0_u32);
+            let mut labels = peer_labels(&session.peer, session.name.as_ref());
+            labels.push(("session", number.to_string()));
+            *number += 1;
+            labels
+        })
+    }
+
     /// All counters and gauges of this end and of its sessions.
     pub fn samples(&self) -> Vec<Sample> {
         let mut samples = Samples::default();
         samples.fields("", TUNNEL, &Vec::new(), self);
-        for (number, session) in self.sessions.iter().enumerate() {
-            let mut labels = peer_labels(&session.peer, session.name.as_ref());
-            labels.push(("session", number.to_string()));
+        for (session, labels) in self.sessions.iter().zip(self.session_labels()) {
             samples.fields("session", SESSION, &labels, session);
             samples.metrics("here", &labels, &session.here);
             if let Some((there, _)) = &session.there {

@@ -29,6 +29,8 @@ fn tunnel() -> Status {
     };
     let other = SessionStatus { there: None, effort: None, ..session.clone() };
     Status {
+        application_sent: 91,
+        application_received: 92,
         role: Role::Connect,
         version: "0.1.0".into(),
         key: "ow1q".into(),

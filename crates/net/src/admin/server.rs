@@ -1,0 +1,193 @@
+//! HTTP on the admin address.
+
+use super::{Admin, Token, exposition};
+use crate::status::Document;
+use crate::unauthenticated::PendingConnections;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Connections at once. Beyond that the oldest is dropped.
+const MOST_CONNECTIONS: usize = 64;
+/// How long a request's head may take.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long a connection may take, which carries one request.
+const CONNECTION_TIME: Duration = Duration::from_secs(30);
+/// Largest head of a request, in bytes.
+const LARGEST_HEAD: usize = 16 << 10;
+/// Most header fields of a request.
+const MOST_HEADERS: usize = 64;
+/// How long the answer to a wrong token takes, so that guessing is slow.
+const WRONG_TOKEN: Duration = Duration::from_millis(500);
+/// After a failure to accept, such as for lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the path names.
+const PATHS: &str = "This is the admin address of Oncewire. It answers:
+
+/metrics  metrics for Prometheus
+/status   the state as JSON, as `oncewire status --json` shows it
+";
+
+/// A bound admin address, which answers once it runs.
+pub(crate) struct AdminServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Option<Token>,
+}
+
+impl AdminServer {
+    /// # Errors
+    /// The system's, such as an address in use.
+    pub(crate) async fn bind(admin: &Admin) -> io::Result<AdminServer> {
+        let listener = TcpListener::bind(admin.listen).await?;
+        let address = listener.local_addr()?;
+        Ok(AdminServer { listener, address, token: admin.token.clone() })
+    }
+
+    /// The address it listens on.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests with the state that `document` returns, for ever.
+    /// `render` writes it as JSON.
+    pub(crate) async fn run(
+        self,
+        document: impl Fn() -> Document + Send + Sync + 'static,
+        render: fn(&Document) -> String,
+    ) {
+        let state = Arc::new(State { token: self.token, document, render });
+        let connections = PendingConnections::new(MOST_CONNECTIONS);
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let state = state.clone();
+            connections.admit(async move {
+                let service = service_fn(move |request| {
+                    let state = state.clone();
+                    async move { Ok::<_, Infallible>(state.answer(&request).await) }
+                });
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIME)
+                    .max_buf_size(LARGEST_HEAD)
+                    .max_headers(MOST_HEADERS)
+                    .keep_alive(false)
+                    .serve_connection(TokioIo::new(stream), service);
+                // What goes wrong with a connection concerns its client, which sees it.
+                let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+            });
+        }
+    }
+}
+
+struct State<D> {
+    token: Option<Token>,
+    document: D,
+    render: fn(&Document) -> String,
+}
+
+impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
+    async fn answer(self: &Arc<Self>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let text = "text/plain; charset=utf-8";
+        if let Err(status) = self.permit(request) {
+            if status == StatusCode::UNAUTHORIZED
+                && request.headers().contains_key(header::AUTHORIZATION)
+            {
+                tokio::time::sleep(WRONG_TOKEN).await;
+            }
+            let why = status.canonical_reason().unwrap_or_default();
+            return response(status, text, format!("{why}\n"));
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return response(StatusCode::METHOD_NOT_ALLOWED, text, "Only GET and HEAD\n".into());
+        }
+        match request.uri().path() {
+            "/" => response(StatusCode::OK, text, PATHS.into()),
+            "/metrics" => {
+                let made = self.made(|document| exposition(&document)).await;
+                answer(made, "text/plain; version=0.0.4; charset=utf-8")
+            }
+            "/status" => {
+                let render = self.render;
+                answer(self.made(move |document| render(&document)).await, "application/json")
+            }
+            _ => response(StatusCode::NOT_FOUND, text, format!("Not found. {PATHS}")),
+        }
+    }
+
+    /// Makes an answer of the state on another thread: a hub has many sessions.
+    async fn made<T: Send + 'static>(
+        self: &Arc<Self>,
+        make: impl FnOnce(Document) -> T + Send + 'static,
+    ) -> Option<T> {
+        let state = self.clone();
+        tokio::task::spawn_blocking(move || make((state.document)())).await.ok()
+    }
+
+    /// Whether the request may be answered.
+    fn permit(&self, request: &Request<Incoming>) -> Result<(), StatusCode> {
+        let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
+        match &self.token {
+            Some(token) => header(header::AUTHORIZATION)
+                .is_some_and(|shown| token.is_shown(shown))
+                .then_some(())
+                .ok_or(StatusCode::UNAUTHORIZED),
+            // A name that another site made to point here is not a loopback name.
+            None => header(header::HOST)
+                .is_some_and(is_loopback)
+                .then_some(())
+                .ok_or(StatusCode::MISDIRECTED_REQUEST),
+        }
+    }
+}
+
+/// Whether a `Host` is `localhost` or a loopback address, with any port.
+fn is_loopback(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+fn answer(text: Option<String>, kind: &'static str) -> Response<Full<Bytes>> {
+    match text {
+        Some(text) => response(StatusCode::OK, kind, text),
+        None => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "Failed\n".into()),
+    }
+}
+
+fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, kind);
+    set(header::CACHE_CONTROL, "no-store");
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::X_FRAME_OPTIONS, "DENY");
+    set(header::REFERRER_POLICY, "no-referrer");
+    set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
+    if status == StatusCode::UNAUTHORIZED {
+        set(header::WWW_AUTHENTICATE, "Basic realm=\"Oncewire\", charset=\"UTF-8\"");
+    }
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        set(header::ALLOW, "GET, HEAD");
+    }
+    response
+}

@@ -1,0 +1,239 @@
+use super::*;
+use crate::status::{Counters, Document, LinkStatus, PeerStatus, SessionStatus, Status};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const TOKEN: &str = "0123456789abcdef";
+
+fn session(peer: &str, name: Option<&str>, sent: u64) -> SessionStatus {
+    SessionStatus {
+        peer: peer.into(),
+        name: name.map(Into::into),
+        phase: "established".into(),
+        here: Counters { sent_bytes: sent, rtt_us: 1500, ..Counters::default() },
+        there: Some((Counters { sent_bytes: 7, ..Counters::default() }, Duration::from_secs(3))),
+        ..SessionStatus::default()
+    }
+}
+
+fn tunnel() -> Document {
+    let sessions = vec![
+        session("ow1a", Some("one"), 10),
+        session("ow1a", Some("one"), 20),
+        session("ow1b", None, 30),
+    ];
+    Document::Tunnel(Box::new(Status { sessions, ..Status::default() }))
+}
+
+fn link() -> Document {
+    let peer = PeerStatus { key: "ow1a".into(), ..PeerStatus::default() };
+    let peers = vec![peer];
+    Document::Link(Box::new(LinkStatus { peers, ..LinkStatus::default() }))
+}
+
+/// Samples by name and labels, after checking what the format asks for: each family has a help text
+/// and a type, then its samples, in one place.
+fn read(text: &str) -> BTreeMap<String, f64> {
+    let (mut samples, mut families) = (BTreeMap::new(), BTreeSet::new());
+    let (mut family, mut kind) = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(!help.is_empty() && families.insert(name.to_owned()), "{name} twice");
+            family = name.into();
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, of) = rest.split_once(' ').unwrap();
+            assert_eq!(name, family);
+            kind = of.into();
+            continue;
+        }
+        let (id, value) = line.rsplit_once(' ').unwrap();
+        let name = id.split('{').next().unwrap();
+        assert_eq!(name, family, "{line}");
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+        assert!(samples.insert(id.to_owned(), value.parse().unwrap()).is_none(), "{id} twice");
+    }
+    samples
+}
+
+#[test]
+fn samples_have_base_units_and_one_name_each() {
+    let samples = read(&exposition(&tunnel()));
+    let of = |name: &str, labels: &str| samples[&format!("oncewire_{name}{{{labels}}}")];
+    let first = "peer=\"ow1a\",name=\"one\",session=\"0\"";
+    assert_eq!(of("session_sent_bytes_total", first), 10.0);
+    assert_eq!(of("session_sent_bytes_total", &first.replace("n=\"0\"", "n=\"1\"")), 20.0);
+    assert_eq!(of("session_sent_bytes_total", "peer=\"ow1b\",session=\"0\""), 30.0);
+    assert_eq!(of("session_there_sent_bytes_total", first), 7.0);
+    assert_eq!(of("session_there_age_seconds", first), 3.0);
+    assert_eq!(of("session_rtt_seconds", first), 0.0015);
+    assert_eq!(of("session_log_end_bytes", first), 0.0);
+    assert_eq!(of("session_established", first), 1.0);
+    assert_eq!(samples["oncewire_left_out_samples"], 0.0);
+    #[cfg(target_os = "linux")]
+    assert!(samples["process_resident_memory_bytes"] > 0.0);
+
+    let samples = read(&exposition(&link()));
+    assert_eq!(samples["oncewire_link_peer_up{peer=\"ow1a\"}"], 0.0);
+    assert!(samples.keys().any(|name| name.starts_with("oncewire_link_sent_")));
+    assert!(samples.keys().any(|name| name.starts_with("oncewire_link_peer_received_")));
+}
+
+#[test]
+fn hostile_names_stay_labels() {
+    let name = "a\"} 1\nb \\\u{1b}[31m".to_owned() + &"x".repeat(100_000);
+    let sessions = vec![session("ow1a", Some(&name), 1)];
+    let text = exposition(&Document::Tunnel(Box::new(Status { sessions, ..Status::default() })));
+    assert!(!text.contains('\u{1b}') && text.len() < 200_000, "{}", text.len());
+    let found = read(&text).into_keys().find(|id| id.starts_with("oncewire_session_flows{"));
+    assert!(found.unwrap().contains(r#"name="a\"} 1"#));
+}
+
+#[test]
+fn too_many_sessions_are_counted_and_left_out() {
+    let sessions = (0..4000).map(|at| session(&format!("ow1{at}"), None, at)).collect();
+    let text = exposition(&Document::Tunnel(Box::new(Status { sessions, ..Status::default() })));
+    let lines = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!((200_000..210_000).contains(&lines), "{lines}");
+    let left = text.lines().find_map(|line| line.strip_prefix("oncewire_left_out_samples "));
+    assert!(left.unwrap().parse::<f64>().unwrap() > 0.0);
+}
+
+/// A server on loopback.
+async fn start(token: Option<&str>) -> SocketAddr {
+    let token = token.map(|token| Token::new(token).unwrap());
+    let admin = Admin::new("127.0.0.1:0".parse().unwrap(), token).unwrap();
+    let server = AdminServer::bind(&admin).await.unwrap();
+    let address = server.address();
+    tokio::spawn(server.run(tunnel, |document| serde_json::to_string(document).unwrap()));
+    address
+}
+
+/// The answer to a request: status, head, body.
+async fn ask(address: SocketAddr, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The server may have answered before it has read everything.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.get(9..12).map_or(0, |status| status.parse().unwrap());
+    (status, head.to_lowercase(), body.to_owned())
+}
+
+#[tokio::test]
+async fn paths_and_methods() {
+    let at = start(None).await;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost:7078\r\n\r\n");
+    let (status, head, body) = ask(at, &get("/metrics")).await;
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    assert!(!head.contains("access-control"), "{head}");
+    assert_eq!(read(&body)["oncewire_session_flows{peer=\"ow1b\",session=\"0\"}"], 0.0);
+    let (status, _, body) = ask(at, &get("/status?x")).await;
+    assert_eq!((status, &body[..1]), (200, "{"));
+    let document: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(document["sessions"][1]["here"]["sent_bytes"], 20);
+    let (status, _, body) = ask(at, &get("/")).await;
+    assert!(status == 200 && body.contains("/metrics"), "{body}");
+    assert_eq!(ask(at, &get("/other")).await.0, 404);
+    assert_eq!(ask(at, &get("/metrics").replace("GET", "HEAD")).await.2, "");
+    let (status, head, _) = ask(at, &get("/metrics").replace("GET", "POST")).await;
+    assert!(status == 405 && head.contains("allow: get, head"), "{head}");
+}
+
+#[tokio::test]
+async fn other_sites_cannot_read_it_through_a_browser() {
+    let at = start(None).await;
+    let of = |host: &str| format!("GET /metrics HTTP/1.1\r\n{host}\r\n\r\n");
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1:7078", "127.1.2.3", "[::1]:7078", "[::1]"] {
+        assert_eq!(ask(at, &of(&format!("Host: {host}"))).await.0, 200, "{host}");
+    }
+    for host in
+        ["evil.example", "127.0.0.1.evil.example:7078", "localhost.evil.example", "", "[::2]"]
+    {
+        assert_eq!(ask(at, &of(&format!("Host: {host}"))).await.0, 421, "{host}");
+    }
+    assert_eq!(ask(at, &of("X: y")).await.0, 421);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for() {
+    use base64::Engine;
+    let at = start(Some(TOKEN)).await;
+    let of =
+        |header: &str| format!("GET /metrics HTTP/1.1\r\nHost: hub.example\r\n{header}\r\n\r\n");
+    let basic = |pair: &str| {
+        format!("Authorization: Basic {}", base64::prelude::BASE64_STANDARD.encode(pair))
+    };
+    let (status, head, body) = ask(at, &of("X: y")).await;
+    assert!(status == 401 && head.contains("www-authenticate: basic"), "{head}");
+    assert!(!body.contains("oncewire_"));
+    let right = [format!("Authorization: Bearer {TOKEN}"), basic(&format!("me:{TOKEN}"))];
+    for header in right {
+        assert_eq!(ask(at, &of(&header)).await.0, 200, "{header}");
+    }
+    let wrong = [
+        "Authorization: Bearer 0123456789abcdeF".into(),
+        format!("Authorization: {TOKEN}"),
+        format!("Authorization: Basic {TOKEN}"),
+        basic(TOKEN),
+        "Authorization: Basic \u{fc}".into(),
+    ];
+    for header in wrong {
+        assert_eq!(ask(at, &of(&header)).await.0, 401, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn bad_and_idle_clients_cost_little() {
+    let at = start(None).await;
+    assert_eq!(ask(at, "nonsense\r\n\r\n").await.0, 400);
+    let large = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
+    assert!(matches!(ask(at, &large).await.0, 431 | 0));
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(1000));
+    assert!(matches!(ask(at, &many).await.0, 431 | 0));
+    let body = "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n";
+    assert_eq!(ask(at, body).await.0, 200);
+    // One more idle connection than there is room for: the oldest goes, and requests are answered.
+    let mut idle = Vec::new();
+    for _ in 0..65 {
+        idle.push(TcpStream::connect(at).await.unwrap());
+    }
+    assert_eq!(ask(at, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.0, 200);
+    assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0);
+}
+
+#[test]
+fn without_a_token_only_loopback_is_served() {
+    let open = |address: &str| Admin::new(address.parse().unwrap(), None).is_ok();
+    assert!(open("127.0.0.1:1") && open("[::1]:1") && open("[::ffff:127.0.0.1]:1"));
+    assert!(!open("0.0.0.0:1") && !open("[::]:1") && !open("10.0.0.1:1"));
+    assert!(Admin::new("0.0.0.0:1".parse().unwrap(), Token::new(TOKEN).ok()).is_ok());
+}
+
+#[test]
+fn token_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let write = |text: &[u8], mode| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        Token::load(&path)
+    };
+    assert!(matches!(Token::load(&path), Err(TokenError::Io(_))));
+    assert_eq!(write(b" 0123456789abcdef\n", 0o600).unwrap(), Token::new(TOKEN).unwrap());
+    assert!(matches!(write(TOKEN.as_bytes(), 0o640), Err(TokenError::Readable)));
+    let long = [b'x'; 5000];
+    for bad in [&b""[..], b"short", b"two words of a token", b"\xff\xfe56789012345678", &long] {
+        assert!(matches!(write(bad, 0o600), Err(TokenError::Invalid)), "{}", bad.len());
+    }
+    assert_eq!(format!("{:?}", Token::new(TOKEN).unwrap()), "Token");
+}
