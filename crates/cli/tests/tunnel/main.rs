@@ -14,6 +14,7 @@ mod link_sites;
 #[cfg(target_os = "linux")]
 mod link_soak;
 mod logging;
+mod monitoring;
 mod process;
 mod programs;
 mod repeats;

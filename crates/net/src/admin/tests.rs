@@ -1,5 +1,7 @@
 use super::*;
-use crate::status::{Counters, Document, LinkStatus, PeerStatus, SessionStatus, Status};
+use crate::status::{
+    ConnectionStatus, Counters, Document, LinkStatus, PeerStatus, SessionStatus, Status,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -236,4 +238,27 @@ fn token_files() {
         assert!(matches!(write(bad, 0o600), Err(TokenError::Invalid)), "{}", bad.len());
     }
     assert_eq!(format!("{:?}", Token::new(TOKEN).unwrap()), "Token");
+}
+
+#[test]
+fn examples_name_metrics_of_links_that_exist() {
+    let peer = PeerStatus {
+        key: "ow1a".into(),
+        connection: Some(ConnectionStatus::default()),
+        ..PeerStatus::default()
+    };
+    let status = LinkStatus { peers: vec![peer], ..LinkStatus::default() };
+    let known = exposition(&Document::Link(Box::new(status)));
+    let mut used = 0;
+    for file in ["alerts.yml", "dashboard.json"] {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/monitoring/");
+        let text = std::fs::read_to_string(format!("{place}{file}")).unwrap();
+        for (at, _) in text.match_indices("oncewire_link_") {
+            let name: String =
+                text[at..].chars().take_while(|&c| c.is_ascii_alphanumeric() || c == '_').collect();
+            assert!(known.contains(&format!("# TYPE {name} ")), "{file}: {name}");
+            used += 1;
+        }
+    }
+    assert!(used > 2);
 }
