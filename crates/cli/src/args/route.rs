@@ -45,7 +45,7 @@ pub(crate) struct RouteArgs {
     #[arg(long)]
     pub(crate) safety_net: bool,
     /// Most trees of routes per ingress, where capacities matter
-    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) slices: u16,
     /// Seed for capacities drawn at random
     #[arg(long, value_name = "N", default_value_t = 1)]

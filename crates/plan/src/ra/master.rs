@@ -15,27 +15,15 @@ use super::{
     bound::{Division, Effort, Solved},
     each::{paths, solve},
     gap,
-    reduce::{Paths, Problem},
-    tree::{self, Prices},
+    program::Program,
+    reduce::Paths,
+    tree::Prices,
     weights::{Column, LinkPrices, Mixture, Weights},
 };
 use crate::{
     Error, Watch,
     lp::packing::{Groups, Packing, solve as solve_packing},
 };
-
-/// What the program is about.
-pub(crate) struct Program<'a> {
-    pub problems: &'a [Problem],
-    pub costs: &'a Prices,
-    /// Bytes per interval, per link.
-    pub capacities: &'a [Option<f64>],
-    /// Per link.
-    pub eliminates: &'a [bool],
-    /// Whether all copies must fit the capacities.
-    pub safety_net: bool,
-    pub gap: f64,
-}
 
 /// What is to be minimized.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +58,8 @@ pub(crate) struct Master<'a> {
     pub(super) program: &'a Program<'a>,
     /// With rounds since it had weight; the first is the one that takes what others leave.
     pub(super) columns: Vec<Vec<(Arc<Column>, u32)>>,
+    /// Whether an ingress has these trees only, and gets no new ones. A bound is then one for that.
+    pub(super) frozen: Vec<bool>,
     pub(super) divisions: Vec<Option<Vec<Division>>>,
     /// Weights and prices to begin with; the weights if they keep the limits, the prices if they are
     /// of the same goal (of load, or of cost).
@@ -84,6 +74,7 @@ impl<'a> Master<'a> {
         let mut master = Self {
             program,
             columns: vec![Vec::new(); count],
+            frozen: vec![false; count],
             divisions: vec![None; count],
             incumbent: None,
             prices: None,
@@ -106,10 +97,24 @@ impl<'a> Master<'a> {
         Self {
             program,
             columns: columns.collect(),
+            frozen: vec![false; weights.len()],
             divisions: vec![None; weights.len()],
             incumbent: None,
             prices: None,
         }
+    }
+
+    /// With the columns of another one, those of an ingress that have most weight first.
+    pub(super) fn again(&self, weights: &Weights) -> Self {
+        let mut again = Self::of(self.program, weights);
+        for (of, known) in again.columns.iter_mut().zip(&self.columns) {
+            for (column, _) in known {
+                if of.iter().all(|(other, _)| other.paths != column.paths) {
+                    of.push((Arc::clone(column), 0));
+                }
+            }
+        }
+        again
     }
 
     /// The same trees of another program over the same problems.
@@ -131,27 +136,13 @@ impl<'a> Master<'a> {
         if self.columns[ingress].iter().any(|(column, _)| column.paths == paths) {
             return false;
         }
-        let Program { problems, costs, capacities, eliminates, .. } = self.program;
-        let mut cost = 0.0;
-        let mut loads = Vec::new();
-        for (block, paths) in problems[ingress].blocks.iter().zip(&paths) {
-            let (once, copies) = tree::loads(block, paths);
-            for ((&link, once), copies) in block.links.iter().zip(once).zip(copies) {
-                if copies == 0.0 {
-                    continue;
-                }
-                cost += costs.once[link] * once + costs.copy[link] * copies;
-                if capacities[link].is_some() {
-                    loads.push((link, if eliminates[link] { once } else { copies }, copies));
-                }
-            }
-        }
-        self.columns[ingress].push((Arc::new(Column { paths, loads, cost }), 0));
+        let column = self.program.column(ingress, paths);
+        self.columns[ingress].push((Arc::new(column), 0));
         true
     }
 
     /// The first tree of each ingress.
-    fn first(&self) -> Weights {
+    pub(super) fn first(&self) -> Weights {
         self.columns.iter().map(|of| vec![(1.0, Arc::clone(&of[0].0))]).collect()
     }
 
@@ -239,7 +230,8 @@ impl<'a> Master<'a> {
                     break;
                 }
             }
-            for of in &mut self.columns {
+            for (of, _) in self.columns.iter_mut().zip(&self.frozen).filter(|(_, frozen)| !**frozen)
+            {
                 let mut at = 0;
                 of.retain(|(_, idle)| {
                     at += 1;
@@ -264,7 +256,7 @@ impl<'a> Master<'a> {
 
     /// The same price for each unit of capacity.
     fn even(&self) -> LinkPrices {
-        let (loads, _) = self.sums(&self.first());
+        let (loads, _) = self.program.sums(&self.first());
         let links = loads.len();
         let mut load = vec![0.0; links];
         let used: Vec<usize> = (0..links)
@@ -277,33 +269,10 @@ impl<'a> Master<'a> {
         LinkPrices { load, net: vec![0.0; links] }
     }
 
-    /// Bytes on each link with a capacity, as eliminated there, and all copies.
-    fn sums(&self, weights: &Weights) -> (Vec<f64>, Vec<f64>) {
-        let links = self.program.capacities.len();
-        let (mut loads, mut nets) = (vec![0.0; links], vec![0.0; links]);
-        for (weight, column) in weights.iter().flatten() {
-            for &(link, load, copies) in &column.loads {
-                loads[link] += weight * load;
-                nets[link] += weight * copies;
-            }
-        }
-        (loads, nets)
-    }
-
-    /// Utilization of the busiest link, and the same of all copies.
-    pub(crate) fn utilization(&self, weights: &Weights) -> (f64, f64) {
-        let (loads, nets) = self.sums(weights);
-        let most = |bytes: &[f64]| {
-            let all = bytes.iter().zip(self.program.capacities);
-            all.filter_map(|(bytes, capacity)| Some(bytes / (*capacity)?)).fold(0.0, f64::max)
-        };
-        (most(&loads), most(&nets))
-    }
-
     /// What weights are worth; infinite if they break a limit.
     fn value(&self, goal: Goal, weights: &Weights) -> f64 {
         const HAIR: f64 = 1.0 + 1e-9;
-        let (load, net) = self.utilization(weights);
+        let (load, net) = self.program.utilization(weights);
         if self.program.safety_net && net > HAIR {
             return f64::INFINITY;
         }
@@ -316,16 +285,9 @@ impl<'a> Master<'a> {
         }
     }
 
-    /// The whole bound at prices, and whether there is a new tree.
-    fn price(
-        &mut self,
-        goal: Goal,
-        prices: &LinkPrices,
-        reached: f64,
-        effort: u32,
-        watch: &dyn Watch,
-    ) -> (f64, bool) {
-        let Program { problems, costs, capacities, eliminates, .. } = *self.program;
+    /// Prices of bytes with those of links, and what the limits take off a bound.
+    pub(super) fn priced(&self, goal: Goal, prices: &LinkPrices) -> (Prices, f64) {
+        let Program { costs, capacities, eliminates, .. } = *self.program;
         let links = capacities.len();
         let mut whole = match goal {
             Goal::Load { .. } => Prices { once: vec![0.0; links], copy: vec![0.0; links] },
@@ -343,12 +305,22 @@ impl<'a> Master<'a> {
                 }
             }
         }
+        (whole, constant)
+    }
+
+    /// The whole bound at prices, and whether there is a new tree.
+    pub(super) fn price(
+        &mut self,
+        goal: Goal,
+        prices: &LinkPrices,
+        reached: f64,
+        effort: u32,
+        watch: &dyn Watch,
+    ) -> (f64, bool) {
+        let problems = self.program.problems;
+        let (whole, constant) = self.priced(goal, prices);
         let cost_at = |column: &Column| -> f64 {
-            let loads = column.loads.iter();
-            let priced: f64 = loads
-                .map(|&(link, load, copies)| prices.load[link] * load + prices.net[link] * copies)
-                .sum();
-            priced + if matches!(goal, Goal::Cost { .. }) { column.cost } else { 0.0 }
+            prices.of(column) + if matches!(goal, Goal::Cost { .. }) { column.cost } else { 0.0 }
         };
         let effort = Effort {
             gap: (reached / 10.0).clamp(self.program.gap / 5.0, 0.02),
@@ -358,12 +330,16 @@ impl<'a> Master<'a> {
         let solved: Vec<(Vec<Solved>, f64)> = problems
             .par_iter()
             .zip(&self.columns)
+            .zip(&self.frozen)
             .zip(divisions)
-            .map(|((problem, columns), divisions)| {
+            .map(|(((problem, columns), frozen), divisions)| {
                 let known = columns
                     .iter()
                     .map(|(column, _)| (cost_at(column), column))
                     .reduce(|best, other| if other.0 < best.0 { other } else { best });
+                if let Some((known, _)) = known.filter(|_| *frozen) {
+                    return (Vec::new(), known);
+                }
                 let begin = known.map(|known| &known.1.paths[..]);
                 let solved = solve(problem, &whole, begin, divisions, effort, watch);
                 (solved, known.map_or(f64::INFINITY, |known| known.0))
@@ -374,6 +350,10 @@ impl<'a> Master<'a> {
         let mut memory = 0;
         self.divisions = vec![None; problems.len()];
         for (ingress, (solved, known)) in solved.into_iter().enumerate() {
+            if self.frozen[ingress] {
+                bound += known;
+                continue;
+            }
             bound += solved.iter().map(|block| block.bound).sum::<f64>();
             let value: f64 = solved.iter().map(|block| block.value).sum();
             if value < known * (1.0 - 1e-9) {
@@ -389,7 +369,7 @@ impl<'a> Master<'a> {
     }
 
     /// Weighs the columns; prices of links.
-    fn weigh(
+    pub(super) fn weigh(
         &mut self,
         goal: Goal,
         tolerance: f64,
@@ -400,7 +380,7 @@ impl<'a> Master<'a> {
         let Program { capacities, safety_net, .. } = *self.program;
         let links = capacities.len();
         let first = self.first();
-        let (loads, nets) = self.sums(&first);
+        let (loads, nets) = self.program.sums(&first);
         // Most that each link may carry with these columns.
         let (mut most, mut most_net) = (vec![0.0; links], vec![0.0; links]);
         let (mut here, mut here_net) = (vec![0.0_f64; links], vec![0.0_f64; links]);
@@ -416,7 +396,7 @@ impl<'a> Master<'a> {
             }
         }
         let highest = match goal {
-            Goal::Load { .. } => self.utilization(&first).0,
+            Goal::Load { .. } => self.program.utilization(&first).0,
             Goal::Cost { limit } => limit,
         };
         let least = match goal {
@@ -548,8 +528,8 @@ impl<'a> Master<'a> {
     /// Mixes weights that break a limit by a hair with weights that keep it.
     fn repair(&self, goal: Goal, weights: Weights, base: Option<&Weights>) -> Weights {
         let Some(base) = base else { return weights };
-        let (loads, nets) = self.sums(&weights);
-        let (base_loads, base_nets) = self.sums(base);
+        let (loads, nets) = self.program.sums(&weights);
+        let (base_loads, base_nets) = self.program.sums(base);
         let mut part: f64 = 0.0;
         let mut need = |now: f64, then: f64, limit: f64| {
             if now > limit {

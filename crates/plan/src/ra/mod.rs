@@ -8,6 +8,7 @@
 mod bound;
 mod class;
 mod each;
+mod few;
 pub mod file;
 mod heuristic;
 pub mod judge;
@@ -16,6 +17,7 @@ mod master;
 mod oracle;
 pub mod prefixes;
 pub mod profile;
+mod program;
 mod reduce;
 mod steps;
 #[cfg(test)]

@@ -8,9 +8,11 @@ use super::{
     Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme,
     bound::Effort,
     each::{each, paths, shortest, solve, whole},
+    few::Few,
     gap, heuristic,
     judge::{self, Judged},
-    master::{Goal, Master, Program, Weighed},
+    master::{Goal, Master, Weighed},
+    program::Program,
     reduce::{Paths, Problem},
     tree::Prices,
     warm::{OfOne, Warm},
@@ -334,7 +336,9 @@ impl Steps<'_> {
         let (routes, judged) = match old {
             Some(old) => old,
             None => {
-                let weights = self.few(&program, &found, limit, base.as_ref(), most)?;
+                let bound = found.bound;
+                let few = Few { program: &program, limit, bound, most, watch };
+                let weights = few.choose(&master, &found)?;
                 let mut slices = weights::slices(&self.problems, &weights);
                 slices.sort_by_key(|slice| slice.ingress);
                 let routes = Routes { slices };
@@ -400,66 +404,6 @@ impl Steps<'_> {
         links.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         let name = |(link, share)| (quote(&self.request.network.link_name(link)), share);
         links.into_iter().map(name).collect()
-    }
-
-    /// Weights of at most `most` trees per ingress.
-    fn few(
-        &self,
-        program: &Program<'_>,
-        found: &Weighed,
-        limit: Option<f64>,
-        base: Option<&Weights>,
-        most: usize,
-    ) -> Result<Weights, Error> {
-        let load = Goal::Load { enough: 0.0 };
-        let mut weights = found.weights.clone();
-        let mut keep = weights.iter().map(Vec::len).max().unwrap_or(0).max(most);
-        // What weighs least goes, a third of the trees at a time; the others share what it carried.
-        // Weights for the load alone lie between all that are as good; those with the least
-        // footprint among them need few trees.
-        loop {
-            if self.watch.stopped() {
-                weights = weights::heaviest(&weights, most);
-                break;
-            }
-            let mut master = Master::of(program, &weights);
-            let settled = master.settle(load, None, self.watch).and_then(|even| {
-                let (reached, net) = master.utilization(&even);
-                let limit = limit.unwrap_or(reached * (1.0 + self.request.gap / 10.0));
-                // The limit may need trees that have gone.
-                if reached > limit || (base.is_some() && net > 1.0) {
-                    return Ok(even);
-                }
-                match master.settle(Goal::Cost { limit }, Some(&even), self.watch) {
-                    // Too near to singular, as a program with nothing to choose is.
-                    Err(Error::Solver(_)) => Ok(even),
-                    settled => settled,
-                }
-            });
-            match settled {
-                Ok(settled) => weights = settled,
-                Err(Error::Stopped) => continue,
-                Err(Error::Solver(_)) => {}
-                Err(error) => return Err(error),
-            }
-            if weights.iter().all(|of| of.len() <= most) {
-                break;
-            }
-            keep = most.max(keep.min(weights.iter().map(Vec::len).max().unwrap_or(0)) * 2 / 3);
-            weights = weights::heaviest(&weights, keep);
-        }
-        let master = Master::of(program, &weights);
-        let (reached, net) = master.utilization(&weights);
-        let allowed = limit.unwrap_or(f64::INFINITY) * (1.0 + 1e-6);
-        if reached > allowed || (base.is_some() && net > 1.0 + 1e-6) {
-            return Err(RouteError::Slices {
-                slices: most,
-                limit: if reached > allowed { allowed } else { 1.0 },
-                found: if reached > allowed { reached } else { net },
-            }
-            .into());
-        }
-        Ok(weights)
     }
 
     fn of_ingresses(&self, shortest: &Judged, judged: &Judged) -> Vec<OfIngress> {

@@ -210,6 +210,31 @@ fn the_load_of_abilene_has_a_certified_gap() {
     assert!(outcome.routes.slices.len() > outcome.ingresses.len(), "some use several trees");
 }
 
+/// Two trees of each ingress, well chosen, do what four and more do here; a single one of each does
+/// not, but is no worse than shortest paths.
+#[test]
+fn few_trees_are_nearly_as_good_as_many() {
+    let network = with_capacities(&abilene());
+    for rho in [0.2, 0.3, 0.5] {
+        let with = |slices| {
+            let request = Request { slices, ..load_request(&network, rho) };
+            run(&request, &Unwatched).unwrap()
+        };
+        let two = with(2);
+        assert!(two.gap() <= 1e-3, "{rho}: {}", two.gap());
+        let one = with(1);
+        let shortest = one.shortest.busiest(&one.capacities).unwrap().1;
+        assert!(one.value > two.value && one.value <= shortest, "{} {shortest}", one.value);
+        for ingress in &two.ingresses {
+            let weights: Vec<f64> =
+                two.routes.of(ingress.ingress).map(|slice| slice.weight).collect();
+            assert!((1..=2).contains(&weights.len()));
+            // None that is not worth having.
+            assert!(weights.iter().all(|weight| *weight > 1e-4), "{weights:?}");
+        }
+    }
+}
+
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let network = with_capacities(&abilene());

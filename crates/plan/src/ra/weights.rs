@@ -34,6 +34,12 @@ pub(crate) struct LinkPrices {
 }
 
 impl LinkPrices {
+    /// Of what a tree puts on links.
+    pub(crate) fn of(&self, column: &Column) -> f64 {
+        let loads = column.loads.iter();
+        loads.map(|&(link, load, copies)| self.load[link] * load + self.net[link] * copies).sum()
+    }
+
     /// A part of the way to other prices.
     pub(crate) fn toward(&self, other: &Self, part: f64) -> Self {
         let mix = |from: &[f64], to: &[f64]| {
