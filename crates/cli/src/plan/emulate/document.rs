@@ -157,34 +157,8 @@ pub(super) fn document(
     schemes: Vec<Run>,
     mut notes: Vec<String>,
 ) -> Document {
-    let label = |node: NodeId| scenario::label(&instance.network, node);
     let of_captures = matches!(traffic.kind, Kind::Captures { .. });
-    let ours = &schemes[0];
-    let mut headline =
-        format!("Packets through the plan: {:.1} % of the footprint saved", 100.0 * ours.reduction);
-    if let Some(expected) = ours.expected {
-        headline += &format!(", where the plan expected {:.1} %", 100.0 * expected);
-    }
-    if let Some(ideal) =
-        schemes.iter().find(|run| run.name == "Ideal").filter(|ideal| ideal.reduction > 0.0)
-    {
-        headline += &format!("; Ideal saves {:.1} %", 100.0 * ideal.reduction);
-    }
-    headline += ".";
-    let mut fate = format!(
-        "{} packets left the network, each identical to the one that entered",
-        count_of(report.delivered)
-    );
-    if report.lost > 0 {
-        fate += &format!("; {} were lost on links", count_of(report.lost));
-    }
-    if report.undecodable + report.damaged > 0 {
-        let dropped = count_of(report.undecodable + report.damaged);
-        fate += &format!(
-            "; {dropped} were dropped, because a device did not have the content that they refer to"
-        );
-    }
-    notes.insert(0, fate + ".");
+    notes.insert(0, fate(report));
     if args.reroute.is_some() && report.undecodable > 0 {
         notes.push(
             "After the link failed, ingresses encoded for the old route until they learned of it."
@@ -192,7 +166,6 @@ pub(super) fn document(
         );
     }
     let refusals = &report.refusals;
-    let finite = |limit: f64| limit.is_finite().then_some(limit);
     Document {
         format: FORMAT,
         network: instance.network.name.clone(),
@@ -206,7 +179,7 @@ pub(super) fn document(
             .filter(|setting| !of_captures || !ASKED.contains(&setting.0.as_str()))
             .cloned()
             .collect(),
-        headline,
+        headline: headline(&schemes),
         packets: report.packets,
         bytes: report.bytes,
         delivered: report.delivered,
@@ -227,52 +200,101 @@ pub(super) fn document(
         shim_bytes: report.ingresses.iter().map(|ingress| ingress.shim_bytes).sum(),
         matches: report.ingresses.iter().map(|ingress| ingress.matches).sum(),
         matched_bytes: report.ingresses.iter().map(|ingress| ingress.matched_bytes).sum(),
-        ingresses: report
-            .ingresses
-            .iter()
-            .zip(&instance.ingresses)
-            .map(|(found, ingress)| IngressLine {
-                node: scenario::of_slice(label(ingress.node), ingress.slice),
-                packets: found.packets,
-                reduction: found.footprint.reduction(),
-                expected: found.expected,
-                matches: found.matches,
-                shim_bytes: found.shim_bytes,
-                collisions: found.collisions,
-            })
-            .collect(),
-        links: report
-            .links
-            .iter()
-            .zip(&instance.network.links)
-            .zip(&instance.counted)
-            .map(|((found, link), &counted)| LinkLine {
-                counted,
-                from: label(link.from),
-                to: label(link.to),
-                before_bytes: found.before,
-                after_bytes: found.after,
-            })
-            .collect(),
-        devices: report
-            .devices
-            .iter()
-            .enumerate()
-            .map(|(at, found)| DeviceLine {
-                name: scenario::device_label(instance, at),
-                cached: found.cached,
-                decoded: found.decoded,
-                mean_operations: found.mean_operations,
-                most_operations: found.most_operations,
-                expected_operations: found.expected,
-                limit: finite(found.limit),
-                most_bytes: found.most_used,
-                memory: finite(found.memory),
-            })
-            .collect(),
+        ingresses: ingress_lines(instance, report),
+        links: link_lines(instance, report),
+        devices: device_lines(instance, report),
         schemes,
         notes,
     }
+}
+
+/// What the plan saved, beside what it expected and what could be saved at most.
+fn headline(schemes: &[Run]) -> String {
+    let ours = &schemes[0];
+    let mut headline =
+        format!("Packets through the plan: {:.1} % of the footprint saved", 100.0 * ours.reduction);
+    if let Some(expected) = ours.expected {
+        headline += &format!(", where the plan expected {:.1} %", 100.0 * expected);
+    }
+    if let Some(ideal) =
+        schemes.iter().find(|run| run.name == "Ideal").filter(|ideal| ideal.reduction > 0.0)
+    {
+        headline += &format!("; Ideal saves {:.1} %", 100.0 * ideal.reduction);
+    }
+    headline + "."
+}
+
+/// What became of the packets.
+fn fate(report: &Report) -> String {
+    let mut fate = format!(
+        "{} packets left the network, each identical to the one that entered",
+        count_of(report.delivered)
+    );
+    if report.lost > 0 {
+        fate += &format!("; {} were lost on links", count_of(report.lost));
+    }
+    if report.undecodable + report.damaged > 0 {
+        let dropped = count_of(report.undecodable + report.damaged);
+        fate += &format!(
+            "; {dropped} were dropped, because a device did not have the content that they refer to"
+        );
+    }
+    fate + "."
+}
+
+fn ingress_lines(instance: &Instance, report: &Report) -> Vec<IngressLine> {
+    let label = |node: NodeId| scenario::label(&instance.network, node);
+    report
+        .ingresses
+        .iter()
+        .zip(&instance.ingresses)
+        .map(|(found, ingress)| IngressLine {
+            node: scenario::of_slice(label(ingress.node), ingress.slice),
+            packets: found.packets,
+            reduction: found.footprint.reduction(),
+            expected: found.expected,
+            matches: found.matches,
+            shim_bytes: found.shim_bytes,
+            collisions: found.collisions,
+        })
+        .collect()
+}
+
+fn link_lines(instance: &Instance, report: &Report) -> Vec<LinkLine> {
+    let label = |node: NodeId| scenario::label(&instance.network, node);
+    report
+        .links
+        .iter()
+        .zip(&instance.network.links)
+        .zip(&instance.counted)
+        .map(|((found, link), &counted)| LinkLine {
+            counted,
+            from: label(link.from),
+            to: label(link.to),
+            before_bytes: found.before,
+            after_bytes: found.after,
+        })
+        .collect()
+}
+
+fn device_lines(instance: &Instance, report: &Report) -> Vec<DeviceLine> {
+    let finite = |limit: f64| limit.is_finite().then_some(limit);
+    report
+        .devices
+        .iter()
+        .enumerate()
+        .map(|(at, found)| DeviceLine {
+            name: scenario::device_label(instance, at),
+            cached: found.cached,
+            decoded: found.decoded,
+            mean_operations: found.mean_operations,
+            most_operations: found.most_operations,
+            expected_operations: found.expected,
+            limit: finite(found.limit),
+            most_bytes: found.most_used,
+            memory: finite(found.memory),
+        })
+        .collect()
 }
 
 impl Document {
