@@ -1,10 +1,8 @@
 //! How the sessions of a server share its memory.
 
-use super::{KeptLogs, Shared};
+use super::{KeptLogs, Sessions, Shared};
 use crate::driver::Driver;
-use crate::keys::PublicKey;
-use oncewire_session::{Config, SMALLEST_LOG, SessionId};
-use std::collections::HashMap;
+use oncewire_session::{Config, SMALLEST_LOG};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,25 +30,19 @@ const RICH: u64 = 4;
 impl Shared {
     /// What all sessions need with the smallest logs: all may be active at once, however idle most
     /// are now.
-    fn committed(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
+    fn committed(&self, sessions: &Sessions) -> u64 {
         sessions.values().filter_map(|driver| driver.with(|session| session.least_memory())).sum()
     }
 
     /// Whether one more session fits, if need be with the smallest logs.
-    pub(super) fn fits_another(
-        &self,
-        sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>,
-    ) -> bool {
+    pub(super) fn fits_another(&self, sessions: &Sessions) -> bool {
         let memory = self.committed(sessions).saturating_add(self.least(1));
         sessions.is_empty() || (sessions.len() < self.max_sessions && memory <= self.log_memory())
     }
 
     /// Entropy contexts for each lane of one more session: as many as configured while sessions are
     /// few, then fewer.
-    pub(super) fn contexts(
-        &self,
-        sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>,
-    ) -> usize {
+    pub(super) fn contexts(&self, sessions: &Sessions) -> usize {
         let (committed, most) = (self.committed(sessions), self.log_memory() / RICH);
         let fits = |&contexts: &usize| committed.saturating_add(self.least(contexts)) <= most;
         (2..=self.config.contexts).rev().find(fits).unwrap_or(1)
@@ -64,7 +56,7 @@ impl Shared {
     /// share, whoever comes first. With more authorized peers shares stay that size, since most
     /// peers are idle most of the time, until active sessions leave less; then `rebalance` takes
     /// memory back from idle ones.
-    pub(super) fn share(&self, sessions: &HashMap<(PublicKey, SessionId), Arc<Driver>>) -> u64 {
+    pub(super) fn share(&self, sessions: &Sessions) -> u64 {
         let peers = self.endpoint.peers.len().max(sessions.len() + 1).clamp(1, SHARES) as u64;
         let taken: u64 = sessions
             .values()

@@ -46,13 +46,16 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
+/// A server's sessions by the peer's key and their own name.
+type Sessions = HashMap<(PublicKey, SessionId), Arc<Driver>>;
+
 struct Shared {
     endpoint: Endpoint,
     egress: RwLock<Arc<Egress>>,
     config: Settings,
     max_sessions: usize,
     bound: Vec<SocketAddr>,
-    sessions: Mutex<HashMap<(PublicKey, SessionId), Arc<Driver>>>,
+    sessions: Mutex<Sessions>,
     kept: Mutex<Vec<KeptLogs>>,
     draining: watch::Sender<bool>,
     stopped: AtomicBool,
@@ -227,7 +230,7 @@ impl Server {
 }
 
 impl Shared {
-    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<(PublicKey, SessionId), Arc<Driver>>> {
+    fn lock_sessions(&self) -> MutexGuard<'_, Sessions> {
         lock(&self.sessions)
     }
 

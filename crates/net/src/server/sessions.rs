@@ -1,6 +1,6 @@
 //! The sessions of a server: which peer gets which, and what happens when one ends.
 
-use super::{KeptLogs, Shared};
+use super::{KeptLogs, Sessions, Shared};
 use crate::drain::close_when_done;
 use crate::driver::{Driver, Notices, Phase};
 use crate::egress::serve_flow;
@@ -9,7 +9,6 @@ use crate::handshake::Rejection;
 use crate::keys::PublicKey;
 use crate::transport::Transport;
 use oncewire_session::{Answer, Hello, Logs, MAX_LANES, Refused, Session, SessionId};
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,30 +55,13 @@ impl Shared {
         }
         let logs = self.replace(&mut sessions, peer, hello);
         let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
-        let busy = if !self.fits_another(&sessions) {
-            Some(Rejection::TooManySessions { sessions: sessions.len() })
-        } else if of_peer >= MAX_PER_PEER {
-            Some(Rejection::TooManyWithKey { sessions: of_peer })
-        } else if !self.endpoint.peers.contains(&peer) {
-            Some(Rejection::Revoked)
-        } else {
-            None
-        };
-        if let Some(reason) = busy {
+        if let Some(reason) = self.full(&sessions, &peer, of_peer) {
             return reject(reason, transport);
         }
         let Ok(random) = random() else {
             return reject(Rejection::Random, transport);
         };
-        let logs = logs.or_else(|| {
-            let mut kept = self.lock_kept();
-            let of_peer = |kept: &KeptLogs| kept.peer == peer;
-            let fitting = kept.iter().position(|kept| of_peer(kept) && kept.logs.fit(hello));
-            // If this end sent nothing, the peer has no log to name, but can still refer to what
-            // this end holds.
-            let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
-            Some(kept.remove(at).logs)
-        });
+        let logs = logs.or_else(|| self.take_kept(&peer, hello));
         let log =
             self.share(&sessions).max(logs.as_ref().map_or(0, Logs::capacity)).min(self.config.log);
         let contexts = self.contexts(&sessions);
@@ -91,7 +73,6 @@ impl Shared {
             Ok(session) => session,
             Err(Refused(answer)) => return Err((Rejection::of(&answer), answer, transport)),
         };
-        let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
         let seat = self.threads.seat();
         let (driver, notices) = Driver::start(
             session,
@@ -100,27 +81,10 @@ impl Shared {
             seat.handle.clone(),
         );
         let label = self.endpoint.peers.label(&peer);
-        let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
-        info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session established");
-        if log < self.config.log / 4 {
-            warn!(
-                peer = label,
-                cache = log,
-                largest = self.config.log,
-                sessions = sessions.len() + 1,
-                "session starts with a small cache, because other sessions use the memory; it grows when memory is free, or raise --memory"
-            );
-        }
-        self.endpoint.warn_if_peer_shares(hello.sharing, &label);
-        if of_peer > 0 {
-            warn!(
-                peer = label,
-                sessions = of_peer + 1,
-                "several clients use the same key; they share its memory but not their caches: give each client its own key"
-            );
-        }
+        self.log_start(&peer, &label, hello, &transport, log, (of_peer, sessions.len()));
         driver.set_peer(peer, label);
         sessions.insert((peer, hello.session), driver.clone());
+        let lane = usize::try_from(hello.lane).unwrap_or(0).min(MAX_LANES - 1);
         driver.adopt(lane, transport, rest);
         let shared = self.clone();
         let name = hello.session;
@@ -131,16 +95,67 @@ impl Shared {
         Ok(())
     }
 
+    /// Why a peer with `of_peer` sessions cannot have another one, if it cannot.
+    fn full(&self, sessions: &Sessions, peer: &PublicKey, of_peer: usize) -> Option<Rejection> {
+        if !self.fits_another(sessions) {
+            Some(Rejection::TooManySessions { sessions: sessions.len() })
+        } else if of_peer >= MAX_PER_PEER {
+            Some(Rejection::TooManyWithKey { sessions: of_peer })
+        } else if !self.endpoint.peers.contains(peer) {
+            Some(Rejection::Revoked)
+        } else {
+            None
+        }
+    }
+
+    /// The logs kept of a peer's earlier session that fit its hello, or else the latest ones: if
+    /// this end sent nothing, the peer has no log to name, but can still refer to what this end
+    /// holds.
+    fn take_kept(&self, peer: &PublicKey, hello: &Hello) -> Option<Logs> {
+        let mut kept = self.lock_kept();
+        let of_peer = |kept: &KeptLogs| kept.peer == *peer;
+        let fitting = kept.iter().position(|kept| of_peer(kept) && kept.logs.fit(hello));
+        let at = fitting.or_else(|| kept.iter().rposition(of_peer))?;
+        Some(kept.remove(at).logs)
+    }
+
+    /// Log lines about a new session with a content cache of `log` bytes. `others`: how many
+    /// sessions this peer, and all peers, have beside it.
+    fn log_start(
+        &self,
+        peer: &PublicKey,
+        label: &str,
+        hello: &Hello,
+        transport: &Transport,
+        log: u64,
+        others: (usize, usize),
+    ) {
+        let (address, over, agent) = (transport.path.address, transport.path.over, &hello.agent);
+        info!(peer = label, key = %peer, %address, over, %agent, cache = log, "session established");
+        if log < self.config.log / 4 {
+            warn!(
+                peer = label,
+                cache = log,
+                largest = self.config.log,
+                sessions = others.1 + 1,
+                "session starts with a small cache, because other sessions use the memory; it grows when memory is free, or raise --memory"
+            );
+        }
+        self.endpoint.warn_if_peer_shares(hello.sharing, label);
+        if others.0 > 0 {
+            warn!(
+                peer = label,
+                sessions = others.0 + 1,
+                "several clients use the same key; they share its memory but not their caches: give each client its own key"
+            );
+        }
+    }
+
     /// Ends sessions that a peer has certainly lost when it comes with a new one, so that their
     /// memory and listeners are free again. Certainly lost are sessions without a transport, and
     /// the one whose logs the peer names. Others get a PING and end unless they answer. Returns the
     /// logs of the lost session that fits best.
-    fn replace(
-        &self,
-        sessions: &mut HashMap<(PublicKey, SessionId), Arc<Driver>>,
-        peer: PublicKey,
-        hello: &Hello,
-    ) -> Option<Logs> {
+    fn replace(&self, sessions: &mut Sessions, peer: PublicKey, hello: &Hello) -> Option<Logs> {
         let of_peer: Vec<_> = sessions.keys().filter(|(key, _)| *key == peer).copied().collect();
         let mut logs: Option<(bool, Instant, Logs)> = None;
         for id in of_peer {
