@@ -31,7 +31,8 @@ use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 pub(crate) use study::StudyArgs;
 pub(crate) use tunnel::{
-    CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TunnelArgs,
+    CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TopArgs,
+    TunnelArgs,
 };
 
 /// The keys of a `[[peer]]` table of a link.
@@ -80,6 +81,10 @@ pub(crate) enum Command {
     Link(Box<LinkArgs>),
     /// Show what a running `serve`, `connect` or `link` does
     Status(StatusArgs),
+    /// Watch what running processes do, live
+    ///
+    /// Rates, savings, flows, caches and delays of each peer, in a terminal of 80 columns or more.
+    Top(TopArgs),
     /// Check a configuration file without starting anything
     CheckConfig(CheckConfigArgs),
     /// Compress a file or a stream

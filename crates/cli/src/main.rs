@@ -30,6 +30,7 @@ mod status;
 mod stdout;
 mod study;
 mod terminal;
+mod top;
 mod train;
 mod tunnel;
 mod unpack;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Link(_) => link::run(given),
         Command::Status(args) => status::run(args),
+        Command::Top(args) => top::run(args),
         Command::CheckConfig(args) => check_config::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),

@@ -68,18 +68,22 @@ fn ask(path: &Path) -> Outcome<Value> {
     }
 }
 
+/// The status of the process with this socket, as plain data.
+pub(crate) fn document(path: &Path) -> Outcome<Document> {
+    Document::read(&ask(path)?).map_err(|error| foreign(path, &error))
+}
+
 /// The status of the process with this socket, for people.
 fn report(path: &Path) -> Outcome<Report> {
-    let document = ask(path)?;
-    match Document::read(&document).map_err(|error| foreign(path, &error))? {
+    match document(path)? {
         Document::Tunnel(status) => Ok(tunnel::report(&status)),
         Document::Link(status) => Ok(link::report(&status)),
     }
 }
 
 /// The sockets to ask: the one that was named, or those of running processes.
-fn sockets(args: &StatusArgs) -> Outcome<Vec<PathBuf>> {
-    if let Some(path) = &args.socket {
+pub(crate) fn sockets(named: Option<&PathBuf>) -> Outcome<Vec<PathBuf>> {
+    if let Some(path) = named {
         return Ok(vec![path.clone()]);
     }
     let own = crate::tunnel::runtime_dir().into_iter().flat_map(|dir| {
@@ -116,7 +120,7 @@ fn ask_all<T>(sockets: &[PathBuf], ask: fn(&Path) -> Outcome<T>) -> Outcome<Vec<
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
-    let sockets = sockets(args)?;
+    let sockets = sockets(args.socket.as_ref())?;
     if args.json {
         return stdout::json(&ask_all(&sockets, ask)?);
     }
