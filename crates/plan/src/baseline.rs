@@ -305,6 +305,7 @@ struct OnLink {
 
 /// Per ingress, the matches between paths that both take a link, for each link that has any.
 fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
+    let trees = instance.check_trees().is_ok();
     (0..instance.ingresses.len())
         .into_par_iter()
         .map_init(
@@ -312,7 +313,7 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
             |(slots, pairs), ingress| {
                 let mut on_links: Vec<OnLink> = Vec::new();
                 // Matches and bytes that path p has in common with paths that part from it after so
-                // many links.
+                // many links; if paths do not form trees, with paths that have its link before that.
                 let mut part: Vec<(f64, f64)> = Vec::new();
                 for p in instance.paths_of(ingress) {
                     let links = &instance.paths[p].links;
@@ -320,17 +321,26 @@ fn matches_on_links(instance: &Instance) -> Vec<Vec<OnLink>> {
                     part.resize(links.len() + 1, (0.0, 0.0));
                     matches_of(instance, p, pairs);
                     for pair in pairs.iter() {
-                        // The paths of one ingress form a tree: two paths share a prefix.
-                        let common = links
-                            .iter()
-                            .zip(&*instance.paths[pair.q].links)
-                            .take_while(|(a, b)| a == b)
-                            .count();
-                        part[common].0 += pair.count;
-                        part[common].1 += pair.count * pair.length;
+                        let others = &*instance.paths[pair.q].links;
+                        let mut add = |at: usize| {
+                            part[at].0 += pair.count;
+                            part[at].1 += pair.count * pair.length;
+                        };
+                        if trees {
+                            // Two paths share a prefix.
+                            add(links.iter().zip(others).take_while(|(a, b)| a == b).count());
+                        } else {
+                            let shared = links.iter().zip(1..);
+                            shared
+                                .filter(|(link, _)| others.contains(link))
+                                .for_each(|(_, at)| add(at));
+                        }
                     }
                     let (mut matches, mut bytes) = (0.0, 0.0);
                     for (&link, (part_matches, part_bytes)) in links.iter().zip(&part[1..]).rev() {
+                        if !trees {
+                            (matches, bytes) = (0.0, 0.0);
+                        }
                         matches += part_matches;
                         bytes += part_bytes;
                         let slot = &mut slots[link];

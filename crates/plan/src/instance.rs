@@ -4,10 +4,11 @@ mod build;
 mod derive;
 mod matches;
 mod provision;
+mod trees;
 
 use std::{collections::HashMap, ops::Range};
 
-use build::{check_route, check_trees, place};
+use build::{check_route, place};
 pub use provision::{Placement, Provision};
 
 use crate::{
@@ -33,9 +34,8 @@ pub struct Device {
     pub encodings: f64,
 }
 
-/// Where traffic enters and is encoded: a node, or one slice of the traffic that enters there. The
-/// paths of an ingress form a tree. Packets of different slices are never encoded against each
-/// other.
+/// Where traffic enters and is encoded: a node, or one slice of the traffic that enters there.
+/// Packets of different slices are never encoded against each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ingress {
     /// Its node.
@@ -117,14 +117,14 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance of these routes. Routes without links or traffic take no part.
+    /// An instance of these routes. Routes without links or traffic take no part. Those of an
+    /// ingress need not form a tree: who needs that asks ([`Instance::check_trees`]).
     ///
     /// The profile's path numbers, if it is measured, are those of [`Instance::paths`]: build with
     /// an empty one first, then set it with [`Instance::with_profile`].
     ///
     /// # Errors
-    /// Routes that are broken or loop; two routes of one ingress and slice that separate and join
-    /// again (the overlap of two paths' caches must be one range: thesis, section 3.3); no traffic;
+    /// Routes that are broken or loop; two routes of one ingress and slice to one egress; no traffic;
     /// invalid sizes; a profile out of range.
     pub fn new(
         network: Network,
@@ -155,7 +155,6 @@ impl Instance {
             }
             .into());
         }
-        check_trees(&network, &routes)?;
 
         let access = |node: NodeId| network.nodes[node].role == Role::Access;
         let counted: Vec<bool> = network

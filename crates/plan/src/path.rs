@@ -9,8 +9,8 @@ pub struct Route {
     pub from: NodeId,
     /// Node where it leaves.
     pub to: NodeId,
-    /// Which of its ingress's slices it belongs to. The routes of an ingress and slice form a tree;
-    /// 0 if there is only one.
+    /// Which of its ingress's slices it belongs to; 0 if there is only one. For SmartRE, the routes
+    /// of an ingress and slice form a tree.
     pub slice: u16,
     /// Links in order, from `from` to `to`; at least one.
     pub links: Vec<LinkId>,

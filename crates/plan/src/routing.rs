@@ -194,7 +194,7 @@ pub(crate) fn ranks(network: &Network) -> Vec<u32> {
 /// ignored. A name is an id or a unique label. Volumes are 0. The order is that of
 /// [`shortest_paths`].
 ///
-/// That paths of one ingress form a tree is checked by [`crate::Instance::new`].
+/// Whether paths of one ingress form a tree is asked later ([`crate::Instance::check_trees`]).
 ///
 /// # Errors
 /// An unknown name; two nodes without a link; a loop; ends that carry no traffic; a path through an

@@ -103,7 +103,8 @@ impl Scenario {
     ///
     /// # Errors
     /// [`Error::Input`] for a text that is invalid, [`Error::Unsuitable`] for a request that the
-    /// network cannot meet, and every error of [`Instance::new`]; [`Error::Stopped`].
+    /// network cannot meet, and every error of [`Instance::new`] and [`Instance::check_trees`];
+    /// [`Error::Stopped`].
     pub fn build(&self, watch: &dyn Watch) -> Result<Instance, Error> {
         watch.stage(Stage::Topology);
         let network = self.network()?;
@@ -143,6 +144,7 @@ impl Scenario {
             Redundancy::Measured { .. } => Profile::Measured(Default::default()),
         };
         let mut instance = Instance::new(network, routes, &self.provision, &placement, profile)
+            .and_then(|instance| instance.check_trees().map(|()| instance).map_err(Error::from))
             .map_err(|error| match (self.path_text(), error) {
                 (Some(paths), error @ Error::Paths(_)) => paths.invalid(error),
                 (_, error @ Error::Traffic(_)) => self.traffic_text().invalid(error),

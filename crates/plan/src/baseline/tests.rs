@@ -5,6 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     NodeId, Placement, Unwatched,
+    emulate::Allocation,
+    error::PathError,
+    lp, manifest,
     testing::{fork, instances, measured, network, route, solve, unlimited},
 };
 
@@ -31,6 +34,33 @@ fn caches_that_do_not_overlap_cost_one_of_two_kinds() {
     assert_eq!(ideal.links, [150.0, 0.0, 70.0, 0.0, 100.0, 0.0]);
     assert_eq!(nothing(&fork).footprint, Footprint { before: 400.0, saved: 0.0 });
     assert_eq!(nothing(&fork).links, fork.link_volumes());
+}
+
+/// Two paths that share their last link only are compared and evaluated, but not planned.
+#[test]
+fn paths_that_meet_again_have_baselines_but_no_plan() {
+    let network = network(6, &[(0, 1), (1, 3), (0, 2), (2, 3), (3, 4), (4, 5)]);
+    let routes =
+        vec![route(&network, &[0, 1, 3, 4], 100.0), route(&network, &[0, 2, 3, 4, 5], 100.0)];
+    let profile = measured(&[(1, 0, 20.0, 1.0)]);
+    let diamond = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    let ideal = ideal(&diamond);
+    assert_eq!(ideal.footprint, Footprint { before: 700.0, saved: 20.0 });
+    assert_eq!((ideal.links[8], ideal.links[6]), (180.0, 100.0));
+    // Cached where they meet, on the first path; decoded there after three links of the second.
+    let cached = [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(saved(&diamond, &cached), 60.0);
+
+    let [first, second, at, ingress] = ["4", "5", "3", "0"].map(str::to_owned);
+    let error = PathError::NotATree { ingress, first, second, at };
+    assert_eq!(diamond.check_trees(), Err(error.clone()));
+    let error = Error::from(error);
+    let solved = lp::solve(&diamond, &lp::Options::default(), None, &Unwatched);
+    assert_eq!(solved.map(|solved| solved.0), Err(error.clone()));
+    let solution = Solution::given(cached.to_vec());
+    assert_eq!(Allocation::new(&diamond, &solution), Err(error));
+    let plan = manifest::Plan::new(&diamond, &solution, &manifest::Options::default());
+    assert!(plan.unwrap_err().to_string().contains("by different ways"));
 }
 
 /// In the manner of the thesis's figure 3.1: 8 packets on one path of 4 links, 4 of them matched;

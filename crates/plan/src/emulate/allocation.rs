@@ -38,7 +38,7 @@ impl Allocation {
     /// buckets of d x v bytes.
     ///
     /// # Errors
-    /// A solution of another instance.
+    /// A solution of another instance; paths that do not form trees ([`Instance::check_trees`]).
     pub fn new(instance: &Instance, solution: &Solution) -> Result<Self, Error> {
         if solution.cached.len() != instance.hop_count() {
             return Err(EmulationError::Count {
@@ -49,6 +49,7 @@ impl Allocation {
             }
             .into());
         }
+        instance.check_trees()?;
         let shares = instance.paths.iter().enumerate().map(|(number, path)| {
             let mut end = 0.0f64;
             let mut shares = Vec::new();

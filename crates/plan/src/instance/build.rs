@@ -1,6 +1,6 @@
-//! Checks of routes, and placement of devices.
+//! Checks of single routes, and placement of devices.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Device, Placement, Provision};
 use crate::{
@@ -49,31 +49,6 @@ pub(super) fn check_route(network: &Network, route: &Route) -> Result<(), Error>
     }
     if at != route.to {
         return Err(PathError::WrongEnd { path: path(), at: name(at) }.into());
-    }
-    Ok(())
-}
-
-/// The paths of one ingress and slice must form a tree: two that have separated may not join again.
-pub(super) fn check_trees(network: &Network, routes: &[Route]) -> Result<(), Error> {
-    let mut ingress = None;
-    // Node to the link on which this ingress's paths reach it, and the egress of the first such
-    // path.
-    let mut parents: HashMap<NodeId, (LinkId, NodeId)> = HashMap::new();
-    for route in routes {
-        if ingress != Some((route.from, route.slice)) {
-            ingress = Some((route.from, route.slice));
-            parents.clear();
-        }
-        for &link in &route.links {
-            let to = network.links[link].to;
-            let known = *parents.entry(to).or_insert((link, route.to));
-            if known.0 != link {
-                let name = |node: NodeId| network.nodes[node].id.clone();
-                let (ingress, first, second, at) =
-                    (name(route.from), name(known.1), name(route.to), name(to));
-                return Err(PathError::NotATree { ingress, first, second, at }.into());
-            }
-        }
     }
     Ok(())
 }

@@ -116,7 +116,8 @@ const MOST_ROWS: usize = 8000;
 /// from the prices by weak duality.
 ///
 /// # Errors
-/// Numbers in the instance that are no numbers, or negative; for link load, no link with a
+/// Paths that do not form trees ([`Instance::check_trees`]); numbers in the instance that are no
+/// numbers, or negative; for link load, no link with a
 /// capacity; more limits that may bind than this solver takes; a solver that fails;
 /// [`Error::Stopped`].
 pub fn solve(
@@ -132,6 +133,7 @@ pub fn solve(
     }
     watch.progress("building the program", 0, 0);
     watch.proceed()?;
+    instance.check_trees()?;
     let program = Program::new(instance, &options.objective, watch)?;
     let warm = warm.filter(|warm| warm.fits(&program));
     let mut centre = None;
