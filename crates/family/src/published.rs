@@ -2,7 +2,7 @@
 
 use oncewire_codec::Log;
 use oncewire_codec::matcher::{Density, Match, MatchStats, Matcher, PlacedBlock};
-use oncewire_codec::sampler::{AnySampler, Sampler};
+use oncewire_codec::sampler::{AnySampler, Sampler, Sampling};
 use oncewire_codec::table::{FingerprintTable, Markers, NO_OFFSET};
 use oncewire_kernels::{Kernels, Sampled};
 
@@ -147,13 +147,12 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
             let start = self.markers.len();
             self.markers.resize(start + SAMPLE_STEP, 0);
             let free = &mut self.markers[start..];
+            let Self { kernels, window, .. } = *self;
+            let sampling =
+                Sampling { kernels, block: content, window, period: density.period(), from: at };
             let Sampled { count, resume } = match density {
-                Density::Period(period) => {
-                    self.sampler.sample(self.kernels, content, self.window, period, at, free)
-                }
-                Density::Sparse => {
-                    self.sampler.sample_sparsely(self.kernels, content, self.window, at, free)
-                }
+                Density::Period(_) => self.sampler.sample(sampling, free),
+                Density::Sparse => self.sampler.sample_sparsely(sampling, free),
             };
             self.markers.truncate(start + count);
             at = resume;

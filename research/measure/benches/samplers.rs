@@ -6,7 +6,7 @@
 #![allow(missing_docs)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use oncewire_codec::sampler::Sampler;
+use oncewire_codec::sampler::{Sampler, Sampling};
 use oncewire_codec::{DEFAULT_BLOCK, Kernels};
 use oncewire_family::SamplerKind;
 
@@ -51,7 +51,8 @@ fn samplers(c: &mut Criterion) {
 fn count(sampler: &dyn Sampler, kernels: Kernels, block: &[u8]) -> usize {
     let (mut total, mut from, mut markers) = (0, 0, [0; 64]);
     loop {
-        let found = sampler.sample(kernels, block, 32, 32, from, &mut markers);
+        let sampling = Sampling { kernels, block, window: 32, period: 32, from };
+        let found = sampler.sample(sampling, &mut markers);
         total += found.count;
         from = found.resume;
         if found.count < markers.len() {

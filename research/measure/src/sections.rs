@@ -6,6 +6,7 @@ use crate::plots::{Line, draw};
 use crate::support::{Corpus, Measured, measure, median, plain, table};
 use cpu_time::ThreadTime;
 use oncewire_codec::matcher::{Density, Matcher};
+use oncewire_codec::sampler::Sampling;
 use oncewire_codec::table::{CompactTable, FingerprintTable, Markers};
 use oncewire_codec::{
     ByteSet, CachePolicy, DEFAULT_BLOCK, EncoderBuilder, Entropy, Geometry, Kernels, Log,
@@ -255,7 +256,9 @@ fn search(corpus: &Corpus, kind: &SamplerKind, period: usize) -> (f64, f64) {
         count = 0;
         let start = ThreadTime::now();
         for block in data.chunks(DEFAULT_BLOCK) {
-            count += sampler.sample(Kernels::detect(), block, 32, period, 0, &mut markers).count;
+            let sampling =
+                Sampling { kernels: Kernels::detect(), block, window: 32, period, from: 0 };
+            count += sampler.sample(sampling, &mut markers).count;
         }
         times.push(start.elapsed().as_secs_f64());
     }

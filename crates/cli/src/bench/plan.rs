@@ -10,6 +10,7 @@ use crate::defaults::{BENCH_CACHE, PACKET};
 use crate::failure::{Failure, Outcome};
 use crate::family::{EntropyName, SamplerName, TableName, policy_name};
 use crate::setup;
+use oncewire_codec::sampler::Sampling;
 use oncewire_codec::{CachePolicy, Decoder, Encoder, Entropy, Kernels};
 use oncewire_family::chunk::ChunkForm;
 use oncewire_family::{FamilySearch, MatcherKind, SamplerKind};
@@ -304,7 +305,8 @@ fn period_for(
         for block in sample.chunks(block.max(1)) {
             let mut at = 0;
             loop {
-                let found = sampler.sample(kernels, block, window, period, at, &mut markers);
+                let found = sampler
+                    .sample(Sampling { kernels, block, window, period, from: at }, &mut markers);
                 count += found.count;
                 at = found.resume;
                 if found.count < markers.len() {

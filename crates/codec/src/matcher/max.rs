@@ -4,7 +4,7 @@ use super::realign::realign;
 use super::{Density, Match, MatchStats, Matcher, PlacedBlock};
 use crate::domain::Domain;
 use crate::log::Log;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, Sampling};
 use crate::table::{FingerprintTable, Markers, NO_OFFSET};
 use oncewire_kernels::{Kernels, Sampled};
 use std::ops::Range;
@@ -97,6 +97,12 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         }
     }
 
+    #[inline(always)]
+    fn sampling<'a>(&self, block: &'a [u8], density: Density, from: usize) -> Sampling<'a> {
+        let Self { kernels, window, .. } = *self;
+        Sampling { kernels, block, window, period: density.period(), from }
+    }
+
     /// Fills the given part of the batch's markers.
     #[inline(always)]
     fn sample(
@@ -106,14 +112,11 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
         from: usize,
         part: Range<usize>,
     ) -> Sampled {
+        let sampling = self.sampling(block, density, from);
         let markers = &mut self.batch.markers[part];
         match density {
-            Density::Period(period) => {
-                self.sampler.sample(self.kernels, block, self.window, period, from, markers)
-            }
-            Density::Sparse => {
-                self.sampler.sample_sparsely(self.kernels, block, self.window, from, markers)
-            }
+            Density::Period(_) => self.sampler.sample(sampling, markers),
+            Density::Sparse => self.sampler.sample_sparsely(sampling, markers),
         }
     }
 
@@ -121,16 +124,11 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
     /// before. Returns how many there are.
     #[inline(always)]
     fn sample_apart(&mut self, block: &[u8], density: Density, from: usize, room: usize) -> usize {
+        let sampling = self.sampling(block, density, from);
         match density {
-            Density::Period(period) => self.sampler.sample_apart(
-                self.kernels,
-                block,
-                self.window,
-                period,
-                INDEX_STEP,
-                from,
-                &mut self.batch.markers[..room],
-            ),
+            Density::Period(_) => {
+                self.sampler.sample_apart(sampling, INDEX_STEP, &mut self.batch.markers[..room])
+            }
             Density::Sparse => {
                 let mut at = from;
                 for count in 0..room {

@@ -54,6 +54,17 @@ pub enum Density {
     Sparse,
 }
 
+impl Density {
+    /// Bytes for each marker: the period, or about a thousand.
+    #[inline]
+    pub fn period(self) -> usize {
+        match self {
+            Density::Period(period) => period,
+            Density::Sparse => 1024,
+        }
+    }
+}
+
 /// Finds the matches of a block and indexes the block for later ones.
 pub trait Matcher: Send {
     /// Appends the matches of `block` to `matches`: ascending, disjoint, each within the log's

@@ -13,71 +13,62 @@ use std::sync::Arc;
 /// EndRE's SAMPLETABLE as trained on its authors' traces (section 5.1.4): these byte values mark.
 pub const ENDRE_MARKER_BYTES: [u8; 8] = [0, 32, 48, 101, 105, 115, 116, 255];
 
+/// Where markers are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling<'a> {
+    /// The kernels to search with. The result does not depend on their level.
+    pub kernels: Kernels,
+    /// The content.
+    pub block: &'a [u8],
+    /// Bytes of a window.
+    pub window: usize,
+    /// The sampling period in bytes: one marker in that many is the target.
+    pub period: usize,
+    /// The first position that may be a marker.
+    pub from: usize,
+}
+
 /// Chooses markers. A type per algorithm, so that a matcher's loop can be compiled for each.
 pub trait Sampler: Debug + Send + Sync + 'static {
-    /// Finds markers of windows of `window` bytes in `block[from..]` at sampling period `period`,
-    /// at most as many as `markers` holds.
+    /// Finds markers, at most as many as `markers` holds.
     ///
     /// Markers ascend. After a call that fills `markers`, a call from `resume` continues exactly as
     /// one call with more room would. Otherwise the search is complete and `resume` is not before
-    /// the last whole window. The result does not depend on the level of `kernels`.
+    /// the last whole window.
     ///
     /// Whether a position is a marker depends on the bytes around it, as each sampler documents, so
     /// that equal content yields equal markers. MODP and GEAR also read one byte before the window,
     /// MAXP and PEAKS half a period before, even where that lies before `from`. Samplers that skip
     /// (SAMPLEBYTE, SAMPLEHASH, FASTCDC), and markers made in gaps, also depend on where the search
     /// started. FIXED depends on the position alone.
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled;
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled;
 
     /// As many calls of [`Sampler::sample`] for one marker each, of which each begins `step` bytes
     /// after the marker before: for a few markers of content that repeats. Does not say where to go
     /// on. Returns how many there are.
-    #[allow(clippy::too_many_arguments)]
-    fn sample_apart(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        step: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> usize {
-        let mut at = from;
+    fn sample_apart(&self, sampling: Sampling<'_>, step: usize, markers: &mut [u32]) -> usize {
+        let mut sampling = sampling;
         for (count, marker) in markers.iter_mut().enumerate() {
             let marker = std::slice::from_mut(marker);
-            if self.sample(kernels, block, window, period, at, marker).count == 0 {
+            if self.sample(sampling, marker).count == 0 {
                 return count;
             }
-            at = marker[0] as usize + step;
+            sampling.from = marker[0] as usize + step;
         }
         markers.len()
     }
 
-    /// As [`Sampler::sample`], but with about one marker in a thousand evenly distributed bytes,
-    /// without skips and without markers forced in gaps: for content of high entropy, which repeats
-    /// as a whole or not at all. Whether a position is a marker depends only on the bytes there, so
-    /// the same positions are found again however a repeat is aligned to blocks.
+    /// As [`Sampler::sample`], but whatever the period with about one marker in a thousand evenly
+    /// distributed bytes, without skips and without markers forced in gaps: for content of high
+    /// entropy, which repeats as a whole or not at all. Whether a position is a marker depends only
+    /// on the bytes there, so the same positions are found again however a repeat is aligned to
+    /// blocks.
     ///
     /// A sampler whose own markers depend on the bytes there returns a subset of those, so that
     /// content is found again whichever way it was sampled before. The default is
     /// [`Kernels::sample_pair`].
-    fn sample_sparsely(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample_sparsely(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, from, .. } = sampling;
         kernels.sample_pair(block, window, from, markers)
     }
 
@@ -121,40 +112,21 @@ impl Deref for AnySampler {
 macro_rules! delegate {
     ($name:ty, $erase:expr) => {
         impl Sampler for $name {
-            fn sample(
-                &self,
-                kernels: Kernels,
-                block: &[u8],
-                window: usize,
-                period: usize,
-                from: usize,
-                markers: &mut [u32],
-            ) -> Sampled {
-                (**self).sample(kernels, block, window, period, from, markers)
+            fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+                (**self).sample(sampling, markers)
             }
 
             fn sample_apart(
                 &self,
-                kernels: Kernels,
-                block: &[u8],
-                window: usize,
-                period: usize,
+                sampling: Sampling<'_>,
                 step: usize,
-                from: usize,
                 markers: &mut [u32],
             ) -> usize {
-                (**self).sample_apart(kernels, block, window, period, step, from, markers)
+                (**self).sample_apart(sampling, step, markers)
             }
 
-            fn sample_sparsely(
-                &self,
-                kernels: Kernels,
-                block: &[u8],
-                window: usize,
-                from: usize,
-                markers: &mut [u32],
-            ) -> Sampled {
-                (**self).sample_sparsely(kernels, block, window, from, markers)
+            fn sample_sparsely(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+                (**self).sample_sparsely(sampling, markers)
             }
 
             fn expected_rate(&self, period: usize) -> f64 {
@@ -187,11 +159,8 @@ pub const MAX_GAP: usize = 1024;
 /// a marker in every gap.
 #[inline(always)]
 fn filling_gaps(
-    kernels: Kernels,
-    block: &[u8],
-    window: usize,
+    Sampling { kernels, block, window, from, .. }: Sampling<'_>,
     (skip, gap): (usize, usize),
-    from: usize,
     markers: &mut [u32],
     search: impl Fn(usize, usize, usize, &mut [u32]) -> Sampled,
 ) -> Sampled {
@@ -221,7 +190,8 @@ mod tests {
 
     fn sample(sampler: &impl Sampler, block: &[u8], period: usize) -> Vec<u32> {
         let mut markers = vec![0; block.len()];
-        let found = sampler.sample(Kernels::detect(), block, 32, period, 0, &mut markers);
+        let sampling = Sampling { kernels: Kernels::detect(), block, window: 32, period, from: 0 };
+        let found = sampler.sample(sampling, &mut markers);
         markers.truncate(found.count);
         markers
     }

@@ -1,7 +1,9 @@
 //! SAMPLEBYTE.
 
-use super::{AnySampler, ENDRE_MARKER_BYTES, GAP_PERIODS, MAX_GAP, Sampler, filling_gaps};
-use oncewire_kernels::{ByteSet, Kernels, Sampled};
+use super::{
+    AnySampler, ENDRE_MARKER_BYTES, GAP_PERIODS, MAX_GAP, Sampler, Sampling, filling_gaps,
+};
+use oncewire_kernels::{ByteSet, Sampled};
 
 /// SAMPLEBYTE (EndRE section 5.1.4, Figure 3): a byte of a given set is a marker; then the search
 /// skips `p/2` bytes.
@@ -33,17 +35,10 @@ impl Default for SampleByte {
 
 impl Sampler for SampleByte {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, .. } = sampling;
         let spacing = (period / 2, (GAP_PERIODS * period).min(MAX_GAP));
-        filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
+        filling_gaps(sampling, spacing, markers, |skip, gap, at, markers| {
             kernels.sample_byte(&self.set, block, window, skip, gap, at, markers)
         })
     }

@@ -1,7 +1,7 @@
 //! SAMPLEHASH.
 
-use super::{AnySampler, GAP_PERIODS, Sampler, filling_gaps};
-use oncewire_kernels::{Kernels, Sampled};
+use super::{AnySampler, GAP_PERIODS, Sampler, Sampling, filling_gaps};
+use oncewire_kernels::Sampled;
 
 /// SAMPLEHASH: SAMPLEBYTE's loop (EndRE Figure 3) with a 16-bit hash of four bytes instead of a
 /// table lookup of one byte. A position whose hash, as a fraction, is below 2/p is a marker; then
@@ -18,18 +18,11 @@ pub struct SampleHash;
 
 /// Markers at this period, after each of which `skip` bytes are skipped.
 #[inline(always)]
-fn skipping(
-    kernels: Kernels,
-    block: &[u8],
-    window: usize,
-    period: usize,
-    skip: usize,
-    from: usize,
-    markers: &mut [u32],
-) -> Sampled {
+fn skipping(sampling: Sampling<'_>, skip: usize, markers: &mut [u32]) -> Sampled {
+    let Sampling { kernels, block, window, period, .. } = sampling;
     let limit = (65536 / (period - period / 2) - 1) as u16;
     let spacing = (skip, GAP_PERIODS * period);
-    filling_gaps(kernels, block, window, spacing, from, markers, |skip, gap, at, markers| {
+    filling_gaps(sampling, spacing, markers, |skip, gap, at, markers| {
         kernels.sample_hash(limit, block, window, skip, gap, at, markers)
     })
 }
@@ -39,39 +32,16 @@ const SPARSE_LIMIT: u16 = 65_536u32.div_euclid(1024) as u16 - 1;
 
 impl Sampler for SampleHash {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
-        skipping(kernels, block, window, period, period / 2, from, markers)
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        skipping(sampling, sampling.period / 2, markers)
     }
 
-    fn sample_apart(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        step: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> usize {
-        skipping(kernels, block, window, period, step - 1, from, markers).count
+    fn sample_apart(&self, sampling: Sampling<'_>, step: usize, markers: &mut [u32]) -> usize {
+        skipping(sampling, step - 1, markers).count
     }
 
-    fn sample_sparsely(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample_sparsely(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, from, .. } = sampling;
         kernels.sample_hash(SPARSE_LIMIT, block, window, 0, usize::MAX, from, markers)
     }
 

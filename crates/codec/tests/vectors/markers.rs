@@ -4,6 +4,7 @@
 use crate::hand::{digits, noise, run, text};
 use crate::manifest::{self, hex, unhex};
 use oncewire_codec::Kernels;
+use oncewire_codec::sampler::Sampling;
 use oncewire_family::SamplerKind;
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;
@@ -76,7 +77,8 @@ fn markers(
     let sampler = sampler.boxed();
     let (mut all, mut at, mut some) = (Vec::new(), 0, vec![0; batch]);
     loop {
-        let found = sampler.sample(kernels, content, window, period, at, &mut some);
+        let sampling = Sampling { kernels, block: content, window, period, from: at };
+        let found = sampler.sample(sampling, &mut some);
         all.extend_from_slice(&some[..found.count]);
         at = found.resume;
         if found.count < batch {

@@ -31,7 +31,7 @@ mod tests;
 
 use backlog::Backlog;
 use oncewire_codec::matcher::{Density, Match, MatchStats};
-use oncewire_codec::sampler::{AnySampler, Sampler};
+use oncewire_codec::sampler::{AnySampler, Sampler, Sampling};
 use oncewire_codec::search::{SearchMemory, Store};
 use oncewire_codec::{ConfigError, EncodeError, Generations, Geometry};
 use oncewire_kernels::Kernels;
@@ -97,23 +97,12 @@ impl<'a> Chunker<'a> {
         loop {
             if self.used == self.found {
                 let Some(from) = self.resume else { return self.block.len() };
-                let Chunker { kernels, block, window, .. } = *self;
-                let sampled = match self.density {
-                    Density::Period(period) => self.sampler.sample(
-                        kernels,
-                        block,
-                        window,
-                        period,
-                        from,
-                        &mut self.markers[..],
-                    ),
-                    Density::Sparse => self.sampler.sample_sparsely(
-                        kernels,
-                        block,
-                        window,
-                        from,
-                        &mut self.markers[..],
-                    ),
+                let Chunker { kernels, block, window, density, .. } = *self;
+                let sampling = Sampling { kernels, block, window, period: density.period(), from };
+                let markers = &mut self.markers[..];
+                let sampled = match density {
+                    Density::Period(_) => self.sampler.sample(sampling, markers),
+                    Density::Sparse => self.sampler.sample_sparsely(sampling, markers),
                 };
                 (self.found, self.used) = (sampled.count, 0);
                 self.resume = (sampled.count > 0).then_some(sampled.resume);

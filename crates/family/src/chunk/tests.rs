@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{FamilySearch, MatcherKind, SamplerKind};
+use oncewire_codec::sampler::Sampling;
 use oncewire_codec::search::{Search, SearchSettings, Searcher};
 use oncewire_codec::{ChecksumSeed, Decoded, Decoder, Encoder, Entropy, FrameError};
 use proptest::prelude::*;
@@ -33,7 +34,8 @@ fn plain_chunks(
     block: &[u8],
 ) -> Vec<Chunk> {
     let mut markers = vec![0; block.len() + 1];
-    let found = sampler.sample(Kernels::detect(), block, window, period, 0, &mut markers);
+    let sampling = Sampling { kernels: Kernels::detect(), block, window, period, from: 0 };
+    let found = sampler.sample(sampling, &mut markers);
     let mut boundaries: Vec<usize> =
         markers[..found.count].iter().map(|&marker| marker as usize).collect();
     if form == ChunkForm::EndsWithWindow {

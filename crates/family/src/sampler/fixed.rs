@@ -1,7 +1,7 @@
 //! FIXED: every p-th byte.
 
-use super::Sampler;
-use oncewire_kernels::{Kernels, Sampled};
+use super::{Sampler, Sampling};
+use oncewire_kernels::Sampled;
 
 /// FIXED (EndRE section 5.1.3): every `p`-th byte of the block is a marker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,15 +9,8 @@ pub struct Fixed;
 
 impl Sampler for Fixed {
     #[inline]
-    fn sample(
-        &self,
-        _: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { block, window, period, from, .. } = sampling;
         let end = (block.len() + 1).saturating_sub(window);
         let mut at = from.next_multiple_of(period);
         let mut count = 0;

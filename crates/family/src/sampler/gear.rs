@@ -1,8 +1,8 @@
 //! GEAR and FASTCDC use the boundaries of content-defined chunking as markers.
 
-use super::Sampler;
+use super::{Sampler, Sampling};
+use oncewire_kernels::Sampled;
 use oncewire_kernels::family::ChunkSizes;
-use oncewire_kernels::{Kernels, Sampled};
 
 /// GEAR: a position is a marker if the gear hash of its window (Xia et al., *Ddelta*, 2014), as a
 /// fraction, is below 1/p; for a power of two, if its upper log2(p) bits are zero. It skips
@@ -16,15 +16,8 @@ pub struct Gear;
 
 impl Sampler for Gear {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
         kernels.gear(block, window, period, from, markers)
     }
 
@@ -47,15 +40,8 @@ pub struct FastCdc;
 
 impl Sampler for FastCdc {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
         let sizes = ChunkSizes { min: period / 4, average: period, max: 8 * period };
         kernels.fast_cdc(block, window, sizes, from, markers)
     }

@@ -1,7 +1,7 @@
 //! MAXP, and PEAKS, which is MAXP over a hash.
 
-use super::Sampler;
-use oncewire_kernels::{Kernels, Sampled};
+use super::{Sampler, Sampling};
+use oncewire_kernels::Sampled;
 
 /// Sampling periods without a local maximum before a marker is forced, for [`Maxp`] and [`Peaks`].
 pub const MAXIMUM_GAP_PERIODS: usize = 4;
@@ -23,15 +23,8 @@ pub struct Maxp;
 
 impl Sampler for Maxp {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
         kernels.maxp(block, window, period / 2, MAXIMUM_GAP_PERIODS * period, from, markers)
     }
 
@@ -54,15 +47,8 @@ pub struct Peaks;
 
 impl Sampler for Peaks {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
         kernels.peaks(block, window, period / 2, MAXIMUM_GAP_PERIODS * period, from, markers)
     }
 

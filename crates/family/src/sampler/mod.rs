@@ -10,9 +10,9 @@ pub use gear::{FastCdc, Gear};
 pub use maxp::{MAXIMUM_GAP_PERIODS, Maxp, Peaks};
 pub use modp::Modp;
 pub use oncewire_codec::sampler::{
-    AnySampler, ENDRE_MARKER_BYTES, SampleByte, SampleHash, Sampler,
+    AnySampler, ENDRE_MARKER_BYTES, SampleByte, SampleHash, Sampler, Sampling,
 };
-use oncewire_kernels::{ByteSet, Kernels, Sampled};
+use oncewire_kernels::{ByteSet, Sampled};
 
 /// A sampler by name: the registry of all of them. It can be used wherever a [`Sampler`] is asked
 /// for.
@@ -125,27 +125,12 @@ impl SamplerKind {
 }
 
 impl Sampler for SamplerKind {
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
-        with_sampler!(self, sampler => sampler.sample(kernels, block, window, period, from, markers))
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        with_sampler!(self, sampler => sampler.sample(sampling, markers))
     }
 
-    fn sample_sparsely(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
-        with_sampler!(self, sampler => sampler.sample_sparsely(kernels, block, window, from, markers))
+    fn sample_sparsely(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        with_sampler!(self, sampler => sampler.sample_sparsely(sampling, markers))
     }
 
     fn expected_rate(&self, period: usize) -> f64 {
@@ -160,6 +145,7 @@ impl Sampler for SamplerKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_kernels::Kernels;
 
     fn all() -> Vec<(&'static str, Box<dyn Sampler>)> {
         SamplerKind::all().map(|kind| (kind.name(), kind.boxed())).collect()
@@ -180,7 +166,8 @@ mod tests {
     ) -> Vec<u32> {
         let (mut found, mut from, mut markers) = (Vec::new(), 0, vec![0; batch]);
         loop {
-            let step = sampler.sample(kernels, block, window, period, from, &mut markers);
+            let step =
+                sampler.sample(Sampling { kernels, block, window, period, from }, &mut markers);
             found.extend_from_slice(&markers[..step.count]);
             from = step.resume;
             if step.count < batch {
@@ -292,7 +279,9 @@ mod tests {
             [greatest as u32]
         );
         // Not where the search begins behind the start.
-        let found = Modp::default().sample(Kernels::detect(), &block, 32, 1024, 1, &mut [0; 4]);
+        let kernels = Kernels::detect();
+        let sampling = Sampling { kernels, block: &block, window: 32, period: 1024, from: 1 };
+        let found = Modp::default().sample(sampling, &mut [0; 4]);
         assert_eq!(found.count, 0);
     }
 
@@ -301,7 +290,9 @@ mod tests {
         assert_eq!(in_batches(&Fixed, Kernels::detect(), &[9; 128], 32, 32, 128), [0, 32, 64, 96]);
         assert_eq!(in_batches(&Fixed, Kernels::detect(), &[9; 127], 32, 32, 127), [0, 32, 64]);
         let mut markers = [0; 4];
-        let found = Fixed.sample(Kernels::detect(), &[9; 128], 32, 32, 33, &mut markers);
+        let kernels = Kernels::detect();
+        let sampling = Sampling { kernels, block: &[9; 128], window: 32, period: 32, from: 33 };
+        let found = Fixed.sample(sampling, &mut markers);
         assert_eq!(markers[..found.count], [64, 96]);
     }
 }

@@ -1,8 +1,8 @@
 //! MODP: Rabin fingerprints that are 0 mod p.
 
-use super::Sampler;
+use super::{Sampler, Sampling};
+use oncewire_kernels::Sampled;
 use oncewire_kernels::family::greatest_rabin_fingerprint;
-use oncewire_kernels::{Kernels, Sampled};
 
 /// MODP (Spring and Wetherall, SIGCOMM 2000; thesis section 2.2; EndRE section 5.1.1): a position
 /// is a marker if the Rabin fingerprint of its window is 0 mod p.
@@ -28,15 +28,8 @@ impl Modp {
 
 impl Sampler for Modp {
     #[inline]
-    fn sample(
-        &self,
-        kernels: Kernels,
-        block: &[u8],
-        window: usize,
-        period: usize,
-        from: usize,
-        markers: &mut [u32],
-    ) -> Sampled {
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
         let found = kernels.modp(block, window, period, self.published, from, markers);
         if from == 0
             && found.count == 0

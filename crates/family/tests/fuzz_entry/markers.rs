@@ -2,7 +2,7 @@
 //! markers, at every level, in batches of any size, from any position.
 
 use super::input::{Input, noise, piece, text};
-use oncewire_codec::sampler::{SampleByte, SampleHash, Sampler};
+use oncewire_codec::sampler::{self, SampleByte, SampleHash, Sampler};
 use oncewire_codec::{ByteSet, Kernels};
 use oncewire_family::{
     sampler::FastCdc, sampler::Fixed, sampler::Gear, sampler::Maxp, sampler::Modp, sampler::Peaks,
@@ -26,6 +26,12 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// What a sampler is asked for, from `from` on.
+    fn with(&self, kernels: Kernels, from: usize) -> sampler::Sampling<'_> {
+        let Search { data: block, window, period, .. } = *self;
+        sampler::Sampling { kernels, block, window, period, from }
+    }
+
     /// Exclusive end of the positions that have a complete window.
     fn end(&self) -> usize {
         (self.data.len() + 1).saturating_sub(self.window)
@@ -239,8 +245,7 @@ fn check(search: &Search<'_>, name: &str, expected: &[u32], batch: usize, sample
     for kernels in Kernels::available() {
         for batch in [batch, search.data.len() + 1] {
             let markers = found(batch, search.from, search.end(), |at, markers| {
-                let found =
-                    sampler.sample(kernels, search.data, search.window, search.period, at, markers);
+                let found = sampler.sample(search.with(kernels, at), markers);
                 (found.count, found.resume)
             });
             assert_eq!(
@@ -327,7 +332,7 @@ pub(crate) fn run(input: &[u8]) {
     let sparse = search.sparse(kind == 8);
     for kernels in Kernels::available() {
         let markers = found(batch, from, search.end(), |at, markers| {
-            let found = sampler.sample_sparsely(kernels, &data, window, at, markers);
+            let found = sampler.sample_sparsely(search.with(kernels, at), markers);
             (found.count, found.resume)
         });
         assert_eq!(markers, sparse, "{name}, sparse, at level {}", kernels.level());

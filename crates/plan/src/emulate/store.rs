@@ -14,7 +14,7 @@ use std::{
 
 use oncewire_codec::{
     Geometry, Kernels,
-    sampler::Sampler,
+    sampler::{Sampler, Sampling},
     table::{CompactTable, FingerprintTable, Markers, NO_OFFSET},
 };
 use oncewire_family::SamplerKind;
@@ -436,14 +436,9 @@ impl Store {
         loop {
             let found = self.markers.len();
             self.markers.resize(found + SAMPLE_STEP, 0);
-            let sampled = self.sampler.sample(
-                self.kernels,
-                payload,
-                self.window,
-                self.period,
-                at,
-                &mut self.markers[found..],
-            );
+            let Self { kernels, window, period, .. } = *self;
+            let sampling = Sampling { kernels, block: payload, window, period, from: at };
+            let sampled = self.sampler.sample(sampling, &mut self.markers[found..]);
             self.markers.truncate(found + sampled.count);
             at = sampled.resume;
             if sampled.count < SAMPLE_STEP {

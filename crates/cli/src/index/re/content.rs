@@ -2,7 +2,7 @@
 
 use super::{HEADER, REFERENCE};
 use crate::failure::{Failure, Outcome};
-use oncewire_codec::sampler::Sampler;
+use oncewire_codec::sampler::{Sampler, Sampling};
 use oncewire_kernels::Kernels;
 use oncewire_packet::{CaptureReader, Dissector, FlowKey, Limits, Record};
 use sha1::{Digest, Sha1};
@@ -96,7 +96,8 @@ fn cut(sampler: &dyn Sampler, bytes: &[u8], mut each: impl FnMut(&[u8])) {
     let mut markers = [0; MARKERS];
     let (mut from, mut start) = (0, 0);
     loop {
-        let sampled = sampler.sample(kernels, bytes, WINDOW, PERIOD, from, &mut markers);
+        let sampling = Sampling { kernels, block: bytes, window: WINDOW, period: PERIOD, from };
+        let sampled = sampler.sample(sampling, &mut markers);
         for &marker in &markers[..sampled.count] {
             let marker = marker as usize;
             while marker > start + LONGEST {
