@@ -8,3 +8,5 @@ pub(in crate::inside) mod opener;
 pub(in crate::inside) mod passed;
 pub(in crate::inside) mod piece;
 pub(in crate::inside) mod streams;
+#[cfg(test)]
+mod tests;

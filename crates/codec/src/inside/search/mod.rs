@@ -8,6 +8,8 @@ pub(in crate::inside) mod literals;
 pub(in crate::inside) mod names;
 pub(in crate::inside) mod plan;
 pub(in crate::inside) mod rolling;
+#[cfg(test)]
+mod tests;
 pub(in crate::inside) mod tokens;
 pub(in crate::inside) mod worth;
 pub(in crate::inside) mod zstd;
