@@ -14,7 +14,9 @@ mod device;
 mod diff;
 mod ingress;
 mod json;
+mod options;
 mod plan;
+mod range;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -24,7 +26,9 @@ mod validate;
 pub use device::{DeviceManifest, Entry};
 pub use diff::{Change, DeviceDiff, Diff, Kind, Totals, diff};
 pub use ingress::{Held, IngressManifest, IngressPath, IngressRange, TreeNode};
-pub use plan::{Options, Parameters, Plan, PlannedDevice, PlannedIngress, PlannedPath, Range};
+pub use options::Options;
+pub use plan::{Parameters, Plan, PlannedDevice, PlannedIngress, PlannedPath};
+pub use range::Range;
 pub use transition::{Configuration, Copies, Decoder, Progress, Spare, State, Transition};
 pub use validate::validate;
 

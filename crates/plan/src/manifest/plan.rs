@@ -3,45 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::checks::{check_memory, check_name, check_range, check_room, check_version, unique};
+use super::options::Options;
+use super::range::Range;
 use super::room::{Room, shares};
 use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER};
 use crate::{
     DeviceId, HeaderHash, Instance, NodeId, PathId, Seconds, Solution,
     error::{ManifestError, PathFault, Unfit},
 };
-
-/// How a solution becomes a plan.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// The plan's version: its number in the sequence of a network's plans.
-    pub version: u64,
-    /// Bucket size over d x v, at least 1 (default): room for traffic above the planned volume, as
-    /// far as the device's and the ingress's memory reach.
-    pub headroom: f64,
-    /// Smallest share of a path's packets that a range may have (default 2^-20). Less is not worth
-    /// an entry and is left uncovered.
-    pub smallest: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { version: 1, headroom: 1.0, smallest: 1.0 / (1 << 20) as f64 }
-    }
-}
-
-impl Options {
-    fn check(&self) -> Result<(), Unfit> {
-        let (headroom, smallest) = (self.headroom, self.smallest);
-        if !(headroom >= 1.0 && headroom.is_finite()) {
-            return Err(Unfit::Option { what: "headroom", value: headroom, range: "1 or more" });
-        }
-        if !(0.0..=1.0).contains(&smallest) {
-            let range = "from 0 to 1";
-            return Err(Unfit::Option { what: "smallest share", value: smallest, range });
-        }
-        Ok(())
-    }
-}
 
 /// How a plan was made, for reports.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,19 +101,6 @@ pub struct PlannedPath {
     pub hops: Box<[DeviceId]>,
     /// Ranges in on-path order: the first begins at 0, each where the one before ends.
     pub ranges: Box<[Range]>,
-}
-
-/// A range of hashes of a path's packets, and the device that caches them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// Which hop of the path: an index of [`PlannedPath::hops`].
-    pub hop: u32,
-    /// First hash.
-    pub from: u64,
-    /// End of the range (exclusive).
-    pub to: u64,
-    /// Size in bytes of the FIFO bucket, the same at the ingress and the device.
-    pub bytes: u64,
 }
 
 impl PlannedPath {

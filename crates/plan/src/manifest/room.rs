@@ -1,6 +1,6 @@
 //! How much of a solution fits into whole hashes and whole bytes.
 
-use super::{MAX_NUMBER, Range, SPACE, plan::Options};
+use super::{MAX_NUMBER, SPACE, options::Options, range::Range};
 use crate::{Instance, Solution, error::Unfit};
 
 /// Tolerance for limits, as a share: solvers compute in floating point.
