@@ -124,6 +124,11 @@ pub(crate) struct Turn {
 }
 
 impl Flow {
+    /// Whether the application may send more.
+    pub(crate) fn sends(&self) -> bool {
+        self.sending == Sending::Open && self.pending.reset.is_none()
+    }
+
     pub(crate) fn new(
         lane: usize,
         stream: Stream,

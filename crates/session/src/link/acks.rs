@@ -183,13 +183,9 @@ impl Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::testing::start;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-    fn start() -> Instant {
-        Instant::now()
-    }
 
     proptest! {
         #[test]

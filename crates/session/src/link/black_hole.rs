@@ -107,12 +107,8 @@ impl BlackHole {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::testing::start;
     use proptest::prelude::*;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-    fn start() -> Instant {
-        Instant::now()
-    }
 
     /// Sends a large and a small datagram every 100 ms for 5 s, of which those arrive that `arrives`
     /// accepts by length and time. Returns when a black hole was suspected first.

@@ -65,11 +65,7 @@ impl<T> Duplicates<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-    fn start() -> Instant {
-        Instant::now()
-    }
+    use crate::link::testing::start;
 
     #[test]
     fn small_datagrams_come_again_after_the_gap() {

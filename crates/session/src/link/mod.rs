@@ -48,6 +48,8 @@ mod retransmissions;
 mod runs;
 mod sender;
 mod terms;
+#[cfg(test)]
+mod testing;
 mod waiting;
 
 pub use acks::{Acknowledgment, LOST_AFTER, MAX_DELAY, MAX_RANGES};

@@ -143,12 +143,8 @@ impl Incomplete {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::testing::start;
     use proptest::prelude::*;
-
-    #[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-    fn start() -> Instant {
-        Instant::now()
-    }
 
     proptest! {
         /// In any order, among pieces of other packets, a packet whose pieces all arrive is put

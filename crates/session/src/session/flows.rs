@@ -108,13 +108,7 @@ impl Session {
         len: usize,
         push: impl FnOnce(&mut SendQueue, usize, u64),
     ) -> usize {
-        let Some(flow) = self
-            .flows
-            .get_mut(&id)
-            .filter(|flow| flow.sending == Sending::Open && flow.pending.reset.is_none())
-        else {
-            return 0;
-        };
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sends()) else { return 0 };
         let want = len.min(SEND_QUEUE.saturating_sub(flow.send.len()));
         let acquired = self.config.sending.acquire(|available| (want as u64).min(available));
         // Each flow may queue a little beyond the budget; otherwise flows that get none of it would
@@ -131,13 +125,7 @@ impl Session {
     /// How many bytes [`Session::write`] would take now. If none, [`Event::Writable`] says when to
     /// continue.
     pub fn room(&mut self, id: FlowId) -> usize {
-        let Some(flow) = self
-            .flows
-            .get_mut(&id)
-            .filter(|flow| flow.sending == Sending::Open && flow.pending.reset.is_none())
-        else {
-            return 0;
-        };
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sends()) else { return 0 };
         let available = usize::try_from(self.config.sending.available()).unwrap_or(usize::MAX);
         let room = SEND_QUEUE
             .saturating_sub(flow.send.len())

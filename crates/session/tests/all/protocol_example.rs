@@ -102,6 +102,21 @@ fn exchange() -> Vec<(char, Vec<u8>)> {
     transcript
 }
 
+/// Gives both ends a transport for lane 1.
+fn attach_second(
+    client: &mut Session,
+    server: &mut Session,
+    note: &mut impl FnMut(&str, Vec<u8>) -> Vec<u8>,
+    now: Instant,
+) {
+    client.attach(1, now);
+    let bytes = note(">1", send_on(client, 1, now));
+    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
+    assert_eq!(server.accept_lane(&hello, now), Ok(1));
+    let bytes = note("<1", send_on(server, 1, now));
+    client.receive(1, &bytes, now);
+}
+
 /// The transcript of two ends with two lanes, one of which loses its transport: the sender, its
 /// lane, and the bytes.
 fn lanes() -> Transcript {
@@ -122,12 +137,7 @@ fn lanes() -> Transcript {
     client.receive(0, &bytes, now);
     assert_eq!((client.lanes(), server.lanes()), (2, 2));
     // The second lane.
-    client.attach(1, now);
-    let bytes = note(">1", send_on(&mut client, 1, now));
-    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
-    assert_eq!(server.accept_lane(&hello, now), Ok(1));
-    let bytes = note("<1", send_on(&mut server, 1, now));
-    client.receive(1, &bytes, now);
+    attach_second(&mut client, &mut server, &mut note, now);
 
     // The same request on both lanes. The second refers to the first and overtakes it.
     let flows = [0, 1].map(|_| client.open(b"tcp:origin.example:80", b"", now).unwrap());
@@ -148,12 +158,7 @@ fn lanes() -> Transcript {
     note(">1", send_on(&mut client, 1, now));
     client.detach(1, now);
     server.detach(1, now);
-    client.attach(1, now);
-    let bytes = note(">1", send_on(&mut client, 1, now));
-    let (hello, _) = Hello::read(&bytes).unwrap().unwrap();
-    assert_eq!(server.accept_lane(&hello, now), Ok(1));
-    let bytes = note("<1", send_on(&mut server, 1, now));
-    client.receive(1, &bytes, now);
+    attach_second(&mut client, &mut server, &mut note, now);
     let bytes = note(">1", send_on(&mut client, 1, now));
     server.receive(1, &bytes, now);
     assert_eq!(read(&mut server, flows[1], now), REQUEST);

@@ -1,9 +1,9 @@
 use super::super::acks::{Acknowledgment, Received};
 use super::super::records::varint_len;
 use super::*;
+use crate::link::testing::start;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// An invented header of 32 bytes and options: addresses, ports, fields, then a byte that says where
 /// the timestamps are, if there are any.
@@ -96,11 +96,6 @@ struct Sums {
     headers: usize,
     sections: usize,
     missing: usize,
-}
-
-#[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-fn start() -> Instant {
-    Instant::now()
 }
 
 /// Sends headers of some flows over a path that loses a share of datagrams and of acknowledgments, in

@@ -1,17 +1,13 @@
 //! Worlds of flows that share a path, in simulated time.
 
 use super::*;
+use crate::link::testing::start;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const MS: Duration = Duration::from_millis(1);
 /// 20 Mbit/s.
 const RATE: u64 = 2_500_000;
-
-#[expect(clippy::disallowed_methods, reason = "simulated time needs a time to start from")]
-fn start() -> Instant {
-    Instant::now()
-}
 
 /// A run of packets of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
