@@ -41,6 +41,7 @@ mod logs;
 mod pieces;
 pub mod queue;
 mod receiver;
+mod record_error;
 mod records;
 mod rejection;
 mod replay;
@@ -61,9 +62,8 @@ pub use headers::{Fields, Implied, Layout, MAX_KEPT, MAX_SLOTS, REFERENCES, writ
 pub use logs::{LEAST_LOG, LogOffer, LogRefused, LogSettings, MOST_LOG, REORDER_WINDOW};
 pub use pieces::{MAX_INCOMPLETE, REASSEMBLY};
 pub use receiver::{Receiver, ReceiverStats, Violation};
-pub use records::{
-    MAX_PACKET, MAX_PIECES, MAX_SEGMENTS, PacketRecord, Record, RecordError, Records, Segments,
-};
+pub use record_error::RecordError;
+pub use records::{MAX_PACKET, MAX_PIECES, MAX_SEGMENTS, PacketRecord, Record, Records, Segments};
 pub use rejection::{MAX_LACKING, Reason, Rejection};
 pub use replay::{COUNTERS, REPLAY_WINDOW, ReplayWindow};
 pub use runs::{Batch, Delivered, Delivery, HEADER, TAG};

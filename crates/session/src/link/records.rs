@@ -2,6 +2,7 @@
 
 use super::acks::{Acknowledgment, MAX_RANGES};
 use super::headers::{Implied, take_section};
+use super::record_error::{RecordError, varint_len};
 use super::rejection::{MAX_LACKING, Reason, Rejection};
 use oncewire_codec::varint;
 use std::num::NonZeroU16;
@@ -35,46 +36,6 @@ const SEGMENTS: u8 = 0x02;
 const ENDS: u8 = 0x80;
 /// The unit of an acknowledgment's delay.
 const DELAY_UNIT: Duration = Duration::from_micros(64);
-
-/// A datagram whose plaintext is not a sequence of records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The datagram ends inside a record, or a length is not in its shortest form.
-    #[error("a record that is truncated or has an invalid length")]
-    Length,
-    /// A kind that this version does not know.
-    #[error("a record of unknown kind {kind}")]
-    Kind {
-        /// Its number.
-        kind: u8,
-    },
-    /// A reserved bit is set.
-    #[error("a record with reserved bits set: {head:#04x}")]
-    Reserved {
-        /// Its first byte.
-        head: u8,
-    },
-    /// A header section that no sender writes: an impossible slot or control byte, or fields that its
-    /// reference does not have.
-    #[error("an impossible header section")]
-    Section,
-    /// Segments that no run has: too many, of size 0, or with a payload of another length.
-    #[error("segments that do not fit their payload")]
-    Segments,
-    /// Ranges of an acknowledgment that are too many or below 0.
-    #[error("an acknowledgment of impossible ranges")]
-    Ranges,
-    /// A rejection with a reason that is not known, or of ranges that are too many or impossible.
-    #[error("an impossible rejection")]
-    Rejection,
-    /// A piece without content.
-    #[error("a piece of a packet without content")]
-    Piece,
-    /// Padding that is not zeros.
-    #[error("padding that is not zeros")]
-    Padding,
-}
 
 /// Consecutive segments of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,11 +103,6 @@ pub enum Record<'a> {
     Acknowledgment(Acknowledgment),
     /// A frame that could not be decoded.
     Rejection(Rejection),
-}
-
-/// Bytes of a varint.
-pub(super) fn varint_len(value: usize) -> usize {
-    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Bytes of a packet record before its payload, with a length only if it is not the last record.

@@ -1,6 +1,6 @@
 //! The receiver's half: restores headers, and keeps those that the sender may refer to.
 
-use super::super::records::RecordError;
+use super::super::record_error::RecordError;
 use super::{Implied, Kept, Layout, MAX_KEPT, REFERENCES, Section, Source, read_fields};
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The sender's half: which references the peer has, and the shortest section for a header.
 
 use super::super::acks::Acknowledgment;
-use super::super::records::varint_len;
+use super::super::record_error::varint_len;
 use super::{
     FIELDS, Fields, Implied, KEEP, KEEP_AT, KINDS, Kept, Kind, LENGTH, Layout, MAX_KEPT, MAX_SLOTS,
     OTHER_SLOT, PATCH, REFERENCES, WHOLE, number, zigzag,

@@ -16,7 +16,7 @@ mod encoder;
 pub(super) use decoder::{HeaderDecoder, Refusal, Restored};
 pub(super) use encoder::HeaderEncoder;
 
-use super::records::RecordError;
+use super::record_error::RecordError;
 use oncewire_codec::varint;
 
 /// Slots are numbered from 1 to this. The first 127 take one byte in a section.

@@ -1,5 +1,5 @@
 use super::super::acks::{Acknowledgment, Received};
-use super::super::records::varint_len;
+use super::super::record_error::varint_len;
 use super::*;
 use crate::link::testing::start;
 use proptest::prelude::*;
