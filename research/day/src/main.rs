@@ -317,7 +317,7 @@ mod tests {
                 continue;
             }
             let (protocol, from, to, rest) = wire::tests::open(frame);
-            assert!(plan::is_inside(from) != plan::is_inside(to), "every packet crosses the tap");
+            assert!(wire::is_inside(from) != wire::is_inside(to), "every packet crosses the tap");
             six += u32::from(from.is_ipv6());
             if protocol == wire::TCP {
                 flows.insert((from, rest[..2].to_vec(), to, rest[2..4].to_vec()));

@@ -65,14 +65,6 @@ pub(crate) fn prefixes() -> String {
     lines
 }
 
-/// Whether an address belongs to the site.
-pub(crate) fn is_inside(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => address.octets()[..2] == [10, 20],
-        IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0x20],
-    }
-}
-
 fn inside(host: u16, six: bool) -> IpAddr {
     let [a, b] = host.to_be_bytes();
     match six {
@@ -536,7 +528,7 @@ mod tests {
         for (pop, Pop(_, _, name, _)) in POPS.iter().enumerate() {
             for six in [false, true] {
                 let address = outside(pop, 0x1234, six).to_string();
-                assert!(!is_inside(outside(pop, 9, six)) && is_inside(inside(9, six)));
+                assert!(!wire::is_inside(outside(pop, 9, six)) && wire::is_inside(inside(9, six)));
                 let held = table.lines().any(|line| {
                     let (prefix, of) = line.split_once(' ').unwrap();
                     let start = prefix.split('/').next().unwrap();

@@ -122,13 +122,21 @@ pub(crate) fn icmp(route: Route, kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     ip(route, protocol, &[&header, rest])
 }
 
+/// Whether an address belongs to the site.
+pub(crate) fn is_inside(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets()[..2] == [10, 20],
+        IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0x20],
+    }
+}
+
 /// The frame of an IP packet. "Do not fragment" is set unless the packet is larger than the MTU.
 fn ip(route: Route, protocol: u8, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut frame = Vec::with_capacity(ETHERNET + 40 + len);
     // There is one router on either side of the tap; the source address determines the side.
     let (inside, outside) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-    let outward = crate::plan::is_inside(route.from);
+    let outward = is_inside(route.from);
     frame.extend(if outward { outside } else { inside });
     frame.extend(if outward { inside } else { outside });
     match (route.from, route.to) {
