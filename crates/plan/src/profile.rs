@@ -54,6 +54,20 @@ pub struct Measured {
     pub pairs: Vec<(u32, u32, Match)>,
 }
 
+impl Profile {
+    /// The same for paths with other numbers; without those that have none.
+    pub(crate) fn renumbered(&self, number: impl Fn(u32) -> Option<u32>) -> Self {
+        match self {
+            Self::Synthetic(profile) => Self::Synthetic(profile.clone()),
+            Self::Measured(profile) => {
+                let pairs = profile.pairs.iter();
+                let kept = pairs.filter_map(|&(p, q, found)| Some((number(p)?, number(q)?, found)));
+                Self::Measured(Measured { pairs: kept.collect() })
+            }
+        }
+    }
+}
+
 impl Measured {
     /// What path `p` matched: sorted by q.
     pub fn of_path(&self, p: u32) -> &[(u32, u32, Match)] {

@@ -22,6 +22,17 @@ pub(super) struct Limits {
     pub(super) operations: f64,
 }
 
+/// A packet on a link.
+#[derive(Clone, Copy)]
+pub(super) struct Crossing<'a> {
+    pub(super) format: &'a Format,
+    pub(super) hash: &'a HeaderHasher,
+    /// Bytes under one fingerprint.
+    pub(super) window: usize,
+    pub(super) packet: &'a Packet,
+    pub(super) identity: Identity,
+}
+
 /// The encoder and decoder of one link. The decoder restores every packet, so nothing is null.
 pub(super) struct Pair {
     store: Store,
@@ -60,11 +71,7 @@ impl Pair {
     /// Encodes a packet at the upstream device.
     pub(super) fn encode(
         &mut self,
-        format: &Format,
-        hash: &HeaderHasher,
-        window: usize,
-        packet: &Packet,
-        identity: Identity,
+        Crossing { format, hash, window, packet, identity }: Crossing<'_>,
     ) -> Result<InFlight, Error> {
         let payload = &packet.payload;
         let mut flight = InFlight { shim: Vec::new(), body: Body::Whole(payload.clone()) };
@@ -123,11 +130,7 @@ impl Pair {
     /// Decodes a packet at the downstream device.
     pub(super) fn decode(
         &mut self,
-        format: &Format,
-        hash: &HeaderHasher,
-        window: usize,
-        packet: &Packet,
-        identity: Identity,
+        Crossing { format, hash, window, packet, identity }: Crossing<'_>,
         flight: &mut InFlight,
     ) -> Result<Processed, ShimError> {
         let task = CacheTask {

@@ -7,12 +7,13 @@ mod laws;
 
 use std::sync::Arc;
 
+use oncewire_kernels::random::SplitMix64;
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    BitRate, Bytes, DeviceId, Error, HeaderHash, Instance, LinkId, Measured, Network, NodeId,
-    PathId, PerSecond, Placement, Profile, Provision, Unwatched, path::Route, testing,
+    BitRate, Bytes, DeviceId, Error, HeaderHash, Instance, LinkId, Network, NodeId, PathId,
+    PerSecond, Placement, Provision, Unwatched, path::Route, testing,
 };
 
 const HALF: u64 = 1 << 31;
@@ -43,14 +44,7 @@ fn instance(network: Network, routes: &[&[u32]], change: impl FnOnce(&mut Provis
         volume: 1e6,
     });
     let routes = routes.collect();
-    Instance::new(
-        network,
-        routes,
-        &provision,
-        &Placement::Links,
-        Profile::Measured(Measured::default()),
-    )
-    .unwrap()
+    testing::unmeasured(network, routes, &provision)
 }
 
 /// One path over three links, 0 -> 1 -> 2 -> 3.
@@ -280,10 +274,9 @@ fn buckets_evict_in_lockstep() {
     ]];
     let mut emulation = planned(&instance, shares, settings());
     let mut source = Source::default();
-    let mut state = 7u64;
+    let mut random = SplitMix64(7);
     for time in 0..2000u64 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let mut payload = noise(500, time.saturating_sub(state >> 58));
+        let mut payload = noise(500, time.saturating_sub(random.next_u64() >> 58));
         payload[..8].copy_from_slice(&time.to_le_bytes());
         emulation.push(&source.packet(time, 0, &payload)).unwrap();
     }

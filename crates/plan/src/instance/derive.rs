@@ -107,17 +107,8 @@ impl Instance {
             device.operations = part(device.operations);
             device.encodings = part(device.encodings);
         }
-        let profile = match &self.profile {
-            Profile::Synthetic(profile) => Profile::Synthetic(profile.clone()),
-            Profile::Measured(profile) => Profile::Measured(crate::Measured {
-                pairs: profile
-                    .pairs
-                    .iter()
-                    .filter(|pair| range.contains(&pair.0))
-                    .map(|&(p, q, found)| (p - range.start, q - range.start, found))
-                    .collect(),
-            }),
-        };
+        let number = |path| range.contains(&path).then(|| path - range.start);
+        let profile = self.profile.renumbered(number);
         let first = self.hop_offsets[range.start as usize];
         let hop_offsets = self.hop_offsets[range.start as usize..=range.end as usize]
             .iter()
@@ -176,18 +167,7 @@ impl Instance {
                 ..self.ingresses[ingress].clone()
             });
         }
-        let profile = match &self.profile {
-            Profile::Synthetic(profile) => Profile::Synthetic(profile.clone()),
-            Profile::Measured(profile) => Profile::Measured(crate::Measured {
-                pairs: profile
-                    .pairs
-                    .iter()
-                    .filter_map(|&(p, q, found)| {
-                        Some((numbers[p as usize]?, numbers[q as usize]?, found))
-                    })
-                    .collect(),
-            }),
-        };
+        let profile = self.profile.renumbered(|path| numbers[path as usize]);
         Ok(Self {
             network: self.network.clone(),
             counted: self.counted.clone(),

@@ -146,15 +146,13 @@ fn update(mut c: ArrayViewMut2<'_, f64>, a: ArrayView2<'_, f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_kernels::random::SplitMix64;
 
     #[test]
     fn solves_what_it_factored() {
         for n in [1, 2, 31, 32, 33, 64, 97, 200, 530] {
-            let mut state = n as u64;
-            let mut random = || {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
-            };
+            let mut numbers = SplitMix64(n as u64);
+            let mut random = || numbers.unit() - 0.5;
             let root = Array2::from_shape_fn((n, n), |_| random());
             let mut matrix = root.dot(&root.t());
             matrix.diag_mut().iter_mut().for_each(|value| *value += 1.0);

@@ -210,15 +210,7 @@ fn interior(
         .into());
     }
     if reduced.packing.groups.len() == 0 {
-        return Ok(finish(
-            program,
-            reduced,
-            Vec::new(),
-            Vec::new(),
-            None,
-            SolvedBy::NothingBinds,
-            0,
-        ));
+        return Ok(without_limits(program, reduced));
     }
     let offset = if program.links.is_some() { -1.0 } else { reduced.constant };
     let attempt = |tolerance: f64, start: Option<Centre>| -> Answer {
@@ -246,6 +238,11 @@ fn interior(
     }
 }
 
+/// The plan where no limit can bind.
+fn without_limits(program: &Program<'_>, reduced: &Reduced) -> (Solution, WarmStart) {
+    finish(program, reduced, Vec::new(), Vec::new(), None, SolvedBy::NothingBinds, 0)
+}
+
 /// Whether a gap, after repair, is about what was wanted.
 fn good_enough(solution: &Solution, options: &Options) -> bool {
     solution.gap() <= options.tolerance.max(1e-9) * 10.0
@@ -260,15 +257,7 @@ fn simplex(program: &Program<'_>, reduced: &Reduced, watch: &dyn Watch) -> Answe
 fn highs(program: &Program<'_>, reduced: &Reduced, interior: bool, watch: &dyn Watch) -> Answer {
     // HiGHS has another status for a model without columns.
     if reduced.packing.groups.len() == 0 {
-        return Ok(finish(
-            program,
-            reduced,
-            Vec::new(),
-            Vec::new(),
-            None,
-            SolvedBy::NothingBinds,
-            0,
-        ));
+        return Ok(without_limits(program, reduced));
     }
     let (x, prices, iterations) = highs::solve(reduced, interior, watch)?;
     let method = if interior { SolvedBy::HighsInterior } else { SolvedBy::Highs };

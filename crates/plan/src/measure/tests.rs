@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 
+use oncewire_kernels::random::SplitMix64;
 use proptest::prelude::*;
 
 use super::measurement::{escape, unescape};
@@ -9,6 +10,7 @@ use crate::{
     emulate::Fields,
     network::{Link, Node},
     path::Route,
+    testing,
 };
 
 /// One ingress and four paths, with a store of `memory` bytes that lasts a second.
@@ -42,24 +44,11 @@ fn instance(ids: &[&str], memory: f64) -> Instance {
         ingress_rate: BitRate(memory * 8.0),
         ..Provision::default()
     };
-    Instance::new(
-        network,
-        routes,
-        &provision,
-        &Placement::Links,
-        Profile::Measured(Measured::default()),
-    )
-    .unwrap()
+    testing::unmeasured(network, routes, &provision)
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let byte = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(byte).take(len).collect()
+    SplitMix64(seed).bytes(len)
 }
 
 fn packet(path: u32, port: u16, payload: &[u8]) -> Packet {

@@ -75,6 +75,12 @@ pub(crate) fn fork() -> Instance {
     Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap()
 }
 
+/// With devices on all links, and nothing measured yet.
+pub(crate) fn unmeasured(network: Network, routes: Vec<Route>, provision: &Provision) -> Instance {
+    let profile = Profile::Measured(Measured::default());
+    Instance::new(network, routes, provision, &Placement::Links, profile).unwrap()
+}
+
 /// No limits that matter; packets of one byte.
 pub(crate) fn unlimited() -> Provision {
     Provision {

@@ -49,6 +49,13 @@ fn message(result: Result<Network, Error>) -> String {
     message
 }
 
+/// Ends, weight, latency and capacity of each link.
+fn links(network: &Network) -> Vec<(u32, u32, f64, f64, Option<f64>)> {
+    let capacity = |link: &Link| link.capacity.map(|rate| rate.0);
+    let of = |link: &Link| (link.from.0, link.to.0, link.weight, link.latency, capacity(link));
+    network.links.iter().map(of).collect()
+}
+
 #[test]
 fn json_says_what_it_says() {
     let network = json(JSON).unwrap();
@@ -56,13 +63,7 @@ fn json_says_what_it_says() {
     assert_eq!(ids(&network), ["3", "a", "4"]);
     assert_eq!(network.nodes.iter().map(|node| node.pop).collect::<Vec<_>>(), [0, 1, 0]);
     assert_eq!(network.nodes[0].position, Some([1.5, 2.0]));
-    let values: Vec<_> = network
-        .links
-        .iter()
-        .map(|link| {
-            (link.from.0, link.to.0, link.weight, link.latency, link.capacity.map(|rate| rate.0))
-        })
-        .collect();
+    let values = links(&network);
     assert_eq!(
         values,
         [
@@ -269,13 +270,7 @@ fn repetita_says_what_it_says() {
     assert_eq!(network.nodes[0].city.as_deref(), Some("New York"));
     assert_eq!(network.nodes[0].position, Some([40.7, -74.0]));
     assert_eq!(network.nodes[2].position, None);
-    let values: Vec<_> = network
-        .links
-        .iter()
-        .map(|link| {
-            (link.from.0, link.to.0, link.weight, link.latency, link.capacity.map(|rate| rate.0))
-        })
-        .collect();
+    let values = links(&network);
     assert_eq!(values[0], (0, 1, 5.0, 29.0, Some(2e6)));
     assert_eq!(values[1], (1, 0, 10.0, 28.0, Some(1e6)));
     assert_eq!(values.len(), 4);

@@ -139,13 +139,7 @@ impl Network {
                 None => demands.push(Demand { from: ends.0, to: ends.1, volume: demand.volume }),
             }
         }
-        let mut network = Self {
-            nodes,
-            links,
-            demands,
-            derivation: self.derivation.clone(),
-            ..self.without_lists()
-        };
+        let mut network = self.with_lists(nodes, links, demands);
         network.derivation.push(format!(
             "PoP level: {} PoPs of {} routers",
             network.nodes.len(),
@@ -455,24 +449,21 @@ impl Network {
                 ends(demand.from, demand.to).map(|(from, to)| Demand { from, to, ..*demand })
             })
             .collect();
-        let mut network = Self {
-            nodes,
-            links,
-            demands,
-            derivation: self.derivation.clone(),
-            ..self.without_lists()
-        };
+        let mut network = self.with_lists(nodes, links, demands);
         network.renumber_pops();
         network
     }
 
-    /// Name and source only.
-    fn without_lists(&self) -> Self {
+    /// What is made of this network, with these lists.
+    fn with_lists(&self, nodes: Vec<Node>, links: Vec<Link>, demands: Vec<Demand>) -> Self {
         Self {
             name: self.name.clone(),
             asn: self.asn,
             source: self.source.clone(),
-            ..Self::default()
+            derivation: self.derivation.clone(),
+            nodes,
+            links,
+            demands,
         }
     }
 }

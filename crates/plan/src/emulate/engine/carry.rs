@@ -6,11 +6,23 @@ use crate::{
     emulate::{
         EpochReport, Identity, Packet, Report,
         ingress::Common,
+        link::Crossing,
         node::{CacheTask, InFlight, Processed},
         shim::{Format, Shim},
     },
     error::EmulationError,
 };
+
+/// A packet that enters.
+#[derive(Clone, Copy)]
+pub(super) struct Entering<'a> {
+    packet: &'a Packet,
+    identity: Identity,
+    /// The ingress.
+    number: usize,
+    /// Bytes with headers.
+    whole: u64,
+}
 
 impl Emulation<'_> {
     pub(super) fn carry(&mut self, packet: &Packet) -> Result<(), Error> {
@@ -24,18 +36,16 @@ impl Emulation<'_> {
         self.current.packets += 1;
         self.observed.volumes[path] += whole as f64;
         self.observed.bytes[number].0 += whole as f64;
+        let entering = Entering { packet, identity, number, whole };
         match &self.carrier {
-            Carrier::Planned(_) => self.carry_planned(packet, identity, number, whole),
-            Carrier::Links { .. } => self.carry_by_links(packet, identity, number, whole),
+            Carrier::Planned(_) => self.carry_planned(entering),
+            Carrier::Links { .. } => self.carry_by_links(entering),
         }
     }
 
     pub(super) fn carry_planned(
         &mut self,
-        packet: &Packet,
-        identity: Identity,
-        number: usize,
-        whole: u64,
+        Entering { packet, identity, number, whole }: Entering<'_>,
     ) -> Result<(), Error> {
         let Carrier::Planned(planned) = &mut self.carrier else {
             unreachable!("it was looked at just now")
@@ -82,14 +92,14 @@ impl Emulation<'_> {
                 )?;
             self.report.count(&mut self.operations, device, &passed);
             if passed.damaged {
-                if !self.excused {
-                    return Err(self.report.fault(
+                excuse(self.excused, || {
+                    self.report.fault(
                         self.instance,
                         packet,
                         link,
                         "decoded bytes do not have the shim's checksum",
-                    ));
-                }
+                    )
+                })?;
                 self.report.damaged += 1;
                 return Ok(());
             }
@@ -100,10 +110,7 @@ impl Emulation<'_> {
 
     pub(super) fn carry_by_links(
         &mut self,
-        packet: &Packet,
-        identity: Identity,
-        number: usize,
-        whole: u64,
+        Entering { packet, identity, number, whole }: Entering<'_>,
     ) -> Result<(), Error> {
         let Carrier::Links { pairs, limits } = &mut self.carrier else {
             unreachable!("it was looked at just now")
@@ -111,6 +118,7 @@ impl Emulation<'_> {
         // Between two routers the packet has no path: each link's pair stands alone.
         let format = Format { path_ids: false, ..self.settings.format };
         let window = self.settings.finding.window;
+        let crossing = Crossing { format: &format, hash: &self.hash, window, packet, identity };
         let route = &self.routes[packet.path as usize];
         for &link in &route.links {
             let device = self.of_link[link];
@@ -138,7 +146,7 @@ impl Emulation<'_> {
                 }
                 continue;
             };
-            let mut flight = pair.encode(&format, &self.hash, window, packet, identity)?;
+            let mut flight = pair.encode(crossing)?;
             let shim = flight.shim.len() as u64;
             let bytes = u64::from(packet.header_bytes) + shim + flight.body.bytes().len() as u64;
             self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
@@ -147,22 +155,21 @@ impl Emulation<'_> {
                 self.report.lost += 1;
                 return Ok(());
             }
-            let passed =
-                pair.decode(&format, &self.hash, window, packet, identity, &mut flight).map_err(
-                    |error| self.report.fault(self.instance, packet, link, &error.to_string()),
-                )?;
+            let passed = pair.decode(crossing, &mut flight).map_err(|error| {
+                self.report.fault(self.instance, packet, link, &error.to_string())
+            })?;
             if let Some(device) = device {
                 self.report.count(&mut self.operations, device, &passed);
             }
             if !flight.shim.is_empty() || passed.damaged {
-                if !self.excused {
-                    return Err(self.report.fault(
+                excuse(self.excused, || {
+                    self.report.fault(
                         self.instance,
                         packet,
                         link,
                         "it could not be decoded, though none was lost",
-                    ));
-                }
+                    )
+                })?;
                 self.report.damaged += u64::from(passed.damaged);
                 self.report.undecodable += u64::from(!passed.damaged);
                 self.current.undecodable += u64::from(!passed.damaged);
@@ -197,14 +204,14 @@ impl Emulation<'_> {
                 self.report.fault(self.instance, packet, link, &error.to_string())
             })?;
             if !shim.matches.is_empty() {
-                if !self.excused {
-                    return Err(self.report.fault(
+                excuse(self.excused, || {
+                    self.report.fault(
                         self.instance,
                         packet,
                         link,
                         "it could not be decoded, though none was lost",
-                    ));
-                }
+                    )
+                })?;
                 self.report.undecodable += 1;
                 self.current.undecodable += 1;
                 return Ok(());
@@ -221,6 +228,11 @@ impl Emulation<'_> {
         self.report.delivered += 1;
         Ok(())
     }
+}
+
+/// What must not happen, unless something excuses it, as lost packets do.
+fn excuse(excused: bool, fault: impl FnOnce() -> Error) -> Result<(), Error> {
+    if excused { Ok(()) } else { Err(fault()) }
 }
 
 impl Report {
