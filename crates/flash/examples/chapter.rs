@@ -15,6 +15,7 @@ use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
 use oncewire_flash::format::Geometry;
 use oncewire_flash::model::{Costs, Tuning, best_buffers};
 use oncewire_flash::{Answer, Filter, Index, Layout, List, Options, Stats, Unbuffered};
+use oncewire_kernels::random::SplitMix64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +24,6 @@ type Failure = Box<dyn std::error::Error>;
 
 const GIB: u64 = 1 << 30;
 const KIB: u64 = 1 << 10;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    }
-}
 
 fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
@@ -58,7 +48,7 @@ fn main() -> Result<(), Failure> {
 struct Setup {
     index: Index,
     chip: Arc<Chip>,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl Setup {
@@ -74,13 +64,13 @@ impl Setup {
         };
         let chip = Arc::new(Chip::new(content, costs));
         let (index, _) = Index::open(Box::new(chip.clone()), options)?;
-        Ok(Setup { index, chip, random: Random(1) })
+        Ok(Setup { index, chip, random: SplitMix64(1) })
     }
 
     /// Inserts random keys below `range` until the ring was written once, and a bit more.
     fn fill(&mut self, range: u64) -> Result<(), Failure> {
         while self.index.stats().evicted < 64 {
-            let key = self.random.next() % range;
+            let key = self.random.next_u64() % range;
             self.index.insert(&key.to_le_bytes(), &key.to_le_bytes())?;
         }
         self.chip.take();
@@ -89,7 +79,7 @@ impl Setup {
     }
 
     fn look_up(&mut self, range: u64) -> Result<Duration, Failure> {
-        let key = self.random.next() % range;
+        let key = self.random.next_u64() % range;
         let answer = self.index.get(&key.to_le_bytes())?;
         if !matches!(&answer, Answer::Absent) && answer != Answer::Value(key.to_le_bytes().to_vec())
         {
@@ -99,7 +89,7 @@ impl Setup {
     }
 
     fn insert(&mut self, range: u64) -> Result<Duration, Failure> {
-        let key = self.random.next() % range;
+        let key = self.random.next_u64() % range;
         self.index.insert(&key.to_le_bytes(), &key.to_le_bytes())?;
         Ok(self.chip.take().time)
     }
@@ -308,7 +298,7 @@ fn table_3(scale: u64, directory: Option<&Path>) -> Result<(), Failure> {
     ] {
         let (mut sum, operations) = (Duration::ZERO, 400_000);
         for _ in 0..operations {
-            let look_up = ((setup.random.next() >> 11) as f64) < share * (1u64 << 53) as f64;
+            let look_up = setup.random.unit() < share;
             sum += if look_up { setup.look_up(range)? } else { setup.insert(range)? };
         }
         let mean = 1e3 * sum.as_secs_f64() / f64::from(operations);

@@ -9,6 +9,7 @@
 use oncewire_flash::device::{Chip, Memory};
 use oncewire_flash::model::Costs;
 use oncewire_flash::{Answer, Eviction, Index, Options};
+use oncewire_kernels::random::{SplitMix64, mix};
 use std::sync::Arc;
 
 type Failure = Box<dyn std::error::Error>;
@@ -20,25 +21,6 @@ const POLICIES: [(&str, Eviction); 4] = [
     ("updated", Eviction::Updated),
     ("priority", Eviction::Priority { byte: 0, least: 1 }),
 ];
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0)
-    }
-
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn mix(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
-}
 
 struct Cache {
     index: Index,
@@ -112,16 +94,16 @@ fn zipf() -> Result<(), Failure> {
         let mut cache = Cache::new(eviction)?;
         let capacity = cache.index.capacity();
         let keys = (3 * capacity) as f64;
-        let mut random = Random(7);
+        let mut random = SplitMix64(7);
         for n in 0..10 * capacity {
             if n == 5 * capacity {
                 cache.restart();
             }
             let power = 1.0 - 0.9;
-            let rank = (random.share() * (keys.powf(power) - 1.0) + 1.0).powf(1.0 / power);
+            let rank = (random.unit() * (keys.powf(power) - 1.0) + 1.0).powf(1.0 / power);
             let key = mix(rank as u64);
             let priority = u8::from(rank < keys / 10.0);
-            if random.share() < 0.2 || !cache.look_up(key)? {
+            if random.unit() < 0.2 || !cache.look_up(key)? {
                 cache.insert(key, priority)?;
             }
         }
@@ -138,9 +120,9 @@ fn releases() -> Result<(), Failure> {
     for (name, eviction) in POLICIES {
         let mut cache = Cache::new(eviction)?;
         let chunks = cache.index.capacity() * 3 / 100;
-        let mut random = Random(9);
+        let mut random = SplitMix64(9);
         let mut projects: Vec<Vec<u64>> =
-            (0..10).map(|_| (0..chunks).map(|_| random.next()).collect()).collect();
+            (0..10).map(|_| (0..chunks).map(|_| random.next_u64()).collect()).collect();
         let rounds = 44;
         for round in 0..rounds {
             if round == rounds / 2 {
@@ -149,8 +131,8 @@ fn releases() -> Result<(), Failure> {
             for project in &mut projects {
                 for (place, chunk) in project.iter_mut().enumerate() {
                     let stable = (place as u64) < chunks * 7 / 10;
-                    if random.share() < if stable { 0.02 } else { 0.5 } {
-                        *chunk = random.next();
+                    if random.unit() < if stable { 0.02 } else { 0.5 } {
+                        *chunk = random.next_u64();
                     }
                     if !cache.look_up(*chunk)? {
                         cache.insert(*chunk, u8::from(stable))?;

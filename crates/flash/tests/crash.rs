@@ -78,7 +78,7 @@ fn cut_everywhere(size: usize, options: &Options, seed: u64, operations: u64, st
         history.oracle.window = 1500;
     }
     let run = Run::on(Arc::new(Crash::new(size)), options, history, operations, operations / 12);
-    let mut random = Random(seed ^ 0x5eed);
+    let mut random = Random::new(seed ^ 0x5eed);
     // Every write and sync, if time is no matter.
     let stride = if seeds() > 1 { 1 } else { stride };
     for cut in (0..=run.device.steps()).step_by(stride) {
@@ -99,7 +99,7 @@ fn cut_everywhere(size: usize, options: &Options, seed: u64, operations: u64, st
             oracle.lost.push((covered, oracle.number));
             let before = oracle.number;
             let history =
-                History { random: Random(random.next()), oracle, range: run.history.range };
+                History { random: Random::new(random.next()), oracle, range: run.history.range };
             let more = Run::on(device, options, history, operations / 4, operations / 12);
             for _ in 0..3 {
                 let cut = random.below(more.device.steps() as u64 + 1) as usize;
@@ -191,7 +191,7 @@ fn a_spilled_value_does_not_hide_a_newer_incarnation() {
         index.flush().expect("flushes");
         index.insert(&KEY, &value(2)).expect("inserts");
         // All four partitions.
-        fill(&mut index, &mut Random(1), 4);
+        fill(&mut index, &mut Random::new(1), 4);
         index.flush().expect("flushes");
         drop(index);
         for choice in [0, u64::MAX, 77] {
@@ -210,7 +210,7 @@ fn a_torn_incarnation_leaves_what_was_spilled() {
         let mut index = open(&device, &options);
         index.insert(&KEY, &value(1)).expect("inserts");
         index.flush().expect("flushes");
-        fill(&mut index, &mut Random(1), 4);
+        fill(&mut index, &mut Random::new(1), 4);
         assert_eq!(index.get(&KEY).expect("answers"), Answer::Value(value(1)));
         assert!(index.stats().pages_read > 0, "it is in an incarnation");
         drop(index);
@@ -235,7 +235,7 @@ fn a_spared_incarnation_does_not_return_after_the_next_crash() {
     for seed in 0..60 {
         let device = Arc::new(Crash::new(TINY_SIZE));
         let mut index = open(&device, &options);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         index.insert(&KEY, &value(1)).expect("inserts");
         fill(&mut index, &mut random, 30);
         // It is in one of the last incarnations, whose records are written, and not synced.
@@ -297,7 +297,7 @@ fn faults_lose_nothing_that_was_covered() {
                         &index,
                         history.oracle.covered,
                         history.oracle.number,
-                        &mut Random(nth),
+                        &mut Random::new(nth),
                     );
                 }
             }
@@ -319,7 +319,7 @@ fn decay(options: &Options) {
     index.load_all();
     index.close().expect("closes");
     let content = run.device.content();
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let (mut refused, mut unknown) = (0, 0);
     for page in 0..SIZE / 4096 {
         if content[page * 4096..][..4096].iter().all(|&byte| byte == 0) {
@@ -361,7 +361,7 @@ fn a_torn_slot_is_evicted_not_unknown() {
         let options = Options { filter: Filter::Sliced, ..options };
         let device = Arc::new(Crash::new(512 << 10));
         let mut index = open(&device, &options);
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let slots = u64::from(index.filters().incarnations);
         fill(&mut index, &mut random, slots);
         index.flush().expect("flushes");

@@ -14,7 +14,7 @@ fn replay(target: &str, seeds: u64, len: u64, run: fn(&[u8])) {
     if std::env::var_os("ONCEWIRE_BLESS").is_some() {
         std::fs::create_dir_all(&corpus).expect("a directory");
         for seed in 0..seeds {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
             std::fs::write(corpus.join(format!("seed-{seed}")), bytes).expect("writes");
         }
@@ -26,7 +26,7 @@ fn replay(target: &str, seeds: u64, len: u64, run: fn(&[u8])) {
     }
     assert!(inputs.len() as u64 >= seeds, "{}", inputs.len());
     inputs.sort();
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for (path, input) in inputs {
         println!("{}", path.display());
         run(&input);

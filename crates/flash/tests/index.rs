@@ -183,7 +183,7 @@ fn a_full_disk_keeps_what_is_in_memory() {
 fn after_a_failed_sync_only_look_ups_work() {
     let device = Arc::new(Crash::new(support::SIZE));
     let (mut index, _) = Index::open(Box::new(device.clone()), &small()).expect("opens");
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..3000 {
         let n = random.next();
         index.insert(&key(n), &key(!n)).expect("inserts");
@@ -247,7 +247,7 @@ fn threads_share_an_index() {
 fn a_batch_is_many_inserts() {
     let open = || Index::open(Box::new(Memory::new(support::SIZE)), &small()).expect("opens").0;
     let (mut one, mut many) = (open(), open());
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     for round in 0..6 {
         let keys: Vec<[u8; 8]> = (0..700).map(|_| key(random.below(3000))).collect();
         let values: Vec<[u8; 8]> = (0..700).map(|n| key(n << 32 | round)).collect();

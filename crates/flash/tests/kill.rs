@@ -49,7 +49,7 @@ fn what_a_flush_covered_survives_kills() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("index");
     let mut history = History::new(0);
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for seed in 0..kills {
         let number = history.oracle.number;
         let mut child = Command::new(std::env::current_exe().expect("this test"))
@@ -77,7 +77,7 @@ fn what_a_flush_covered_survives_kills() {
         }
         child.wait().expect("ends");
         // All that it may have done.
-        history.random = Random(seed);
+        history.random = Random::new(seed);
         for _ in 0..MOST {
             history.imagine();
             // The same random numbers as the child.

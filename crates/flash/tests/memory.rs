@@ -18,7 +18,7 @@ fn most(device: &Arc<Memory>, options: &Options) -> u64 {
         for _ in 0..2 {
             let (mut index, _) = Index::open(Box::new(device.clone()), options).expect("opens");
             said = index.memory().total();
-            let mut random = Random(3);
+            let mut random = Random::new(3);
             for n in 0..40_000u64 {
                 let key = if n % 3 == 0 { random.below(30) } else { random.below(30_000) };
                 index.insert(&key.to_le_bytes(), &n.to_le_bytes()).expect("inserts");

@@ -49,7 +49,7 @@ fn it_obeys_the_laws_of_all_tables() {
 fn it_agrees_with_a_map() {
     let mut table = table(1 << 30);
     let mut map: HashMap<u64, u64> = HashMap::new();
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut found = [0; 64];
     let (mut hits, mut lost) = (0, 0);
     let positions: Vec<u32> = (0..64).collect();
@@ -113,7 +113,7 @@ fn other_keys_and_values_are_refused() {
 #[test]
 fn an_encoder_finds_what_repeats() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let content: Vec<u8> = (0..1 << 20).flat_map(|_| random.next().to_le_bytes()).collect();
     let cache = 64 << 20;
     let search = IndexSearch::new(directory.path(), 12 << 20);

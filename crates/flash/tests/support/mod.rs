@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, List, Options};
+use oncewire_kernels::random::SplitMix64;
 use std::collections::BTreeMap;
 
 /// Bytes of a small device: about 12 slots for 4 partitions.
@@ -60,14 +61,16 @@ pub fn kinds(options: Options) -> [Options; 4] {
     })
 }
 
-pub struct Random(pub u64);
+/// Numbers of a seed, below a limit by remainder.
+pub struct Random(SplitMix64);
 
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let bits = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ bits >> 31
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
@@ -110,7 +113,7 @@ impl History {
             lost: Vec::new(),
             unknown: false,
         };
-        History { random: Random(seed), oracle, range: 20_000 }
+        History { random: Random::new(seed), oracle, range: 20_000 }
     }
 
     /// One insert, update or delete.

@@ -2,6 +2,7 @@
 //! blocks.
 
 use oncewire_codec::adapt::{CpuShare, DEPTH, Decision, HOLD, Reason};
+use oncewire_kernels::random::SplitMix64;
 use oncewire_session::{Config, Event, FlowId, Hello, Read, SMALLEST_LOG, Session, Settings};
 use std::time::{Duration, Instant};
 
@@ -84,14 +85,10 @@ impl Pair {
 
 /// Compressible text that hardly ever repeats.
 fn words(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        state >> 33
-    };
+    let mut random = SplitMix64(seed);
     let mut out = Vec::new();
     while out.len() < len {
-        out.extend_from_slice(format!("{:03} ", next() % 1000).as_bytes());
+        out.extend_from_slice(format!("{:03} ", random.below(1000)).as_bytes());
     }
     out.truncate(len);
     out
