@@ -2,7 +2,8 @@
 
 use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
-use oncewire_net::{HandshakeError, serve, tls};
+use oncewire_net::{HandshakeError, Server, serve, tls};
+use oncewire_testkit::faults::FaultProxy;
 use oncewire_testkit::servers::{free_port, incompressible};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,6 +14,17 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 fn only(key: &SecretKey) -> AuthorizedPeers {
     AuthorizedPeers::new([Peer::from(key.public())])
+}
+
+/// Ends the path for good, once the server has noticed that nobody is on it.
+async fn lose(proxy: &FaultProxy, server: &Server) {
+    proxy.refuse(true).unwrap();
+    proxy.reset_all();
+    until("the server notices", || {
+        server.status().sessions.iter().any(|session| session.lanes_up == 0)
+    })
+    .await;
+    proxy.cut();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,7 +141,7 @@ async fn comes_back(silent: bool) {
     plan.serve.endpoint.egress.allow_listen = vec![format!("127.0.0.1:{port}").parse().unwrap()];
     plan.connect.reverse.push(format!("127.0.0.1:{port}:{}", origin(echo).await).parse().unwrap());
     let server = serve(plan.serve.clone()).await.unwrap();
-    let proxy = oncewire_testkit::faults::FaultProxy::start(server.addresses()[0]).unwrap();
+    let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
     let dead = client(plan.connect.clone(), proxy.addr()).await;
     dead.established(LIMIT).await.unwrap();
     // Fill its cache.
@@ -142,13 +154,7 @@ async fn comes_back(silent: bool) {
     if silent {
         proxy.cut();
     } else {
-        proxy.refuse(true).unwrap();
-        proxy.reset_all();
-        until("the server notices", || {
-            server.status().sessions.iter().any(|session| session.lanes_up == 0)
-        })
-        .await;
-        proxy.cut();
+        lose(&proxy, &server).await;
     }
 
     let again = client(plan.connect, server.addresses()[0]).await;
@@ -220,16 +226,10 @@ async fn a_client_that_dies_repeatedly_is_not_locked_out() {
     let server = serve(plan.serve.clone()).await.unwrap();
     for _ in 0..7 {
         // The path is cut for good, so the client cannot say goodbye.
-        let proxy = oncewire_testkit::faults::FaultProxy::start(server.addresses()[0]).unwrap();
+        let proxy = FaultProxy::start(server.addresses()[0]).unwrap();
         let dead = client(plan.connect.clone(), proxy.addr()).await;
         dead.established(LIMIT).await.unwrap();
-        proxy.refuse(true).unwrap();
-        proxy.reset_all();
-        until("the server notices", || {
-            server.status().sessions.iter().any(|session| session.lanes_up == 0)
-        })
-        .await;
-        proxy.cut();
+        lose(&proxy, &server).await;
         dead.stop();
     }
     assert!(server.status().sessions.len() <= 4);

@@ -42,6 +42,24 @@ const LOOK: &str = r#"(() => {
     };
 })()"#;
 
+/// A script for a page with dark colors: what is to be seen of these before, while and after it is
+/// printed.
+fn printed(look: &str) -> String {
+    let script = r#"(async () => {
+        const look = () => [LOOK];
+        document.documentElement.dataset.theme = "dark";
+        const before = look();
+        dispatchEvent(new Event("beforeprint"));
+        // uPlot draws at the end of the task.
+        await null;
+        const paper = look();
+        dispatchEvent(new Event("afterprint"));
+        await null;
+        return [before, paper, look()];
+    })()"#;
+    script.replace("LOOK", look)
+}
+
 #[test]
 fn charts_fit_every_screen() {
     let Some(mut browser) = browser() else { return };
@@ -148,23 +166,11 @@ fn charts_and_tables_respond() {
     assert_eq!(browser.complaints(&file), Vec::<String>::new());
 
     // Printing unfolds the details, uses light colors and the width of a sheet.
-    let print = r#"(async () => {
-        const look = () => [
-            document.querySelectorAll("main details:not([open])").length,
+    let print = browser.evaluate(&printed(
+        r#"document.querySelectorAll("main details:not([open])").length,
             getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)",
-            Math.max(...[...document.querySelectorAll("figure.chart .uplot")].map(one => one.offsetWidth)),
-        ];
-        document.documentElement.dataset.theme = "dark";
-        const before = look();
-        dispatchEvent(new Event("beforeprint"));
-        // uPlot draws at the end of the task.
-        await null;
-        const paper = look();
-        dispatchEvent(new Event("afterprint"));
-        await null;
-        return [before, paper, look()];
-    })()"#;
-    let print = browser.evaluate(print);
+            Math.max(...[...document.querySelectorAll("figure.chart .uplot")].map(one => one.offsetWidth))"#,
+    ));
     assert_eq!(print[1], json!([0, true, 670]));
     assert_eq!(print[0], print[2]);
     assert_eq!(print[0][0], 15);
@@ -310,21 +316,10 @@ fn maps_respond() {
     assert_eq!(zoomed[0], zoomed[2]);
 
     // Printing uses light colors and the width of a sheet.
-    let print = r#"(async () => {
-        const look = () => [
-            getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)",
-            document.querySelector("svg.map").viewBox.baseVal.width,
-        ];
-        document.documentElement.dataset.theme = "dark";
-        const before = look();
-        dispatchEvent(new Event("beforeprint"));
-        await null;
-        const paper = look();
-        dispatchEvent(new Event("afterprint"));
-        await null;
-        return [before, paper, look()];
-    })()"#;
-    let print = browser.evaluate(print);
+    let print = browser.evaluate(&printed(
+        r#"getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)",
+            document.querySelector("svg.map").viewBox.baseVal.width"#,
+    ));
     assert_eq!(print[1], json!([true, 670]));
     assert_eq!(print[0], print[2]);
     assert_eq!(print[0][0], false);
