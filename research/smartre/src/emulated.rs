@@ -198,6 +198,68 @@ fn at_edges(instance: &Instance) -> Outcome<Solution> {
     Ok(Solution { cached, prices: Prices::default(), ..solution })
 }
 
+/// What a scheme saved when it was emulated, what was predicted for it, by the first and the last
+/// copies of content, and packets that could not be decoded.
+type OfScheme = (&'static str, f64, f64, f64, u64);
+
+/// The packets of a trace at one ingress: its name, the redundancy, and the schemes.
+fn of_ingress(
+    part: &Part<'_>,
+    whole: &Instance,
+    ingress: usize,
+    seed: u64,
+) -> Outcome<(String, f64, Vec<OfScheme>)> {
+    let (instance, packets) = place(part, whole, ingress, seed)?;
+    let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+    packets.iter().try_for_each(|packet| profiler.push(packet))?;
+    let measured = profiler.measurement()?.apply(&instance)?;
+    let seen = profiler.seen();
+    // The same, with matches attributed to the last copy instead of the first: what is
+    // available link by link.
+    let last = measure::Settings { older: measure::Older::Last, ..measure::Settings::default() };
+    let mut profiler = Profiler::new(&instance, last)?;
+    packets.iter().try_for_each(|packet| profiler.push(packet))?;
+    let last = profiler.measurement()?.apply(&instance)?;
+    let newest = solve(&last)?;
+    let by_last = [ideal(&last).footprint.reduction(), newest.objective / last.footprint()];
+    let best = solve(&measured)?;
+    let edge = at_edges(&measured)?;
+    let predicted = |solution: &Solution| solution.objective / measured.footprint();
+    let mut results = Vec::new();
+    for (scheme, how, predicted) in [
+        ("SmartRE", Scheme::Planned(Allocation::new(&measured, &best)?), predicted(&best)),
+        ("SmartRE, last copies", Scheme::Planned(Allocation::new(&last, &newest)?), f64::NAN),
+        ("edge-only", Scheme::Planned(Allocation::new(&measured, &edge)?), predicted(&edge)),
+        ("hop-by-hop", Scheme::HopByHop, f64::NAN),
+        ("Ideal", Scheme::HopByHop, ideal(&measured).footprint.reduction()),
+        ("Ideal, larger caches", Scheme::Ideal, f64::NAN),
+    ] {
+        let report = match scheme {
+            "Ideal" => emulate(&for_an_epoch(&measured), how, &packets, seed)?,
+            _ => emulate(&measured, how, &packets, seed)?,
+        };
+        let last = match scheme {
+            "Ideal" => by_last[0],
+            "SmartRE, last copies" => by_last[1],
+            _ => f64::NAN,
+        };
+        results.push((
+            scheme,
+            warm(&report, 1),
+            predicted,
+            last,
+            report.undecodable + report.damaged,
+        ));
+    }
+    let node = instance.ingresses[0].node;
+    eprint!(".");
+    Ok((
+        instance.network.nodes[node].label.clone(),
+        seen.match_bytes as f64 / seen.bytes as f64,
+        results,
+    ))
+}
+
 /// Figure 3.10: a capture enters at each PoP of Sprint in turn.
 pub(crate) fn trace(run: &Run) -> Outcome {
     let file = capture(run)?;
@@ -217,73 +279,7 @@ pub(crate) fn trace(run: &Run) -> Outcome {
         let part = Part { file, keep, hours: PART, about, epochs: EPOCHS };
         let rows: Vec<_> = one_per_pop(&whole)
             .par_iter()
-            .map(|&ingress| -> Outcome<_> {
-                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
-                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
-                packets.iter().try_for_each(|packet| profiler.push(packet))?;
-                let measured = profiler.measurement()?.apply(&instance)?;
-                let seen = profiler.seen();
-                // The same, with matches attributed to the last copy instead of the first: what is
-                // available link by link.
-                let last = measure::Settings {
-                    older: measure::Older::Last,
-                    ..measure::Settings::default()
-                };
-                let mut profiler = Profiler::new(&instance, last)?;
-                packets.iter().try_for_each(|packet| profiler.push(packet))?;
-                let last = profiler.measurement()?.apply(&instance)?;
-                let newest = solve(&last)?;
-                let by_last =
-                    [ideal(&last).footprint.reduction(), newest.objective / last.footprint()];
-                let best = solve(&measured)?;
-                let edge = at_edges(&measured)?;
-                let predicted = |solution: &Solution| solution.objective / measured.footprint();
-                let mut results = Vec::new();
-                for (scheme, how, predicted) in [
-                    (
-                        "SmartRE",
-                        Scheme::Planned(Allocation::new(&measured, &best)?),
-                        predicted(&best),
-                    ),
-                    (
-                        "SmartRE, last copies",
-                        Scheme::Planned(Allocation::new(&last, &newest)?),
-                        f64::NAN,
-                    ),
-                    (
-                        "edge-only",
-                        Scheme::Planned(Allocation::new(&measured, &edge)?),
-                        predicted(&edge),
-                    ),
-                    ("hop-by-hop", Scheme::HopByHop, f64::NAN),
-                    ("Ideal", Scheme::HopByHop, ideal(&measured).footprint.reduction()),
-                    ("Ideal, larger caches", Scheme::Ideal, f64::NAN),
-                ] {
-                    let report = match scheme {
-                        "Ideal" => emulate(&for_an_epoch(&measured), how, &packets, run.seed)?,
-                        _ => emulate(&measured, how, &packets, run.seed)?,
-                    };
-                    let last = match scheme {
-                        "Ideal" => by_last[0],
-                        "SmartRE, last copies" => by_last[1],
-                        _ => f64::NAN,
-                    };
-                    results.push((
-                        scheme,
-                        warm(&report, 1),
-                        predicted,
-                        last,
-                        report.undecodable + report.damaged,
-                    ));
-                }
-                let node = instance.ingresses[0].node;
-                eprint!(".");
-                Ok((
-                    instance.network.nodes[node].label.clone(),
-                    seen.match_bytes as f64 / seen.bytes as f64,
-                    results,
-                ))
-            })
+            .map(|&ingress| of_ingress(&part, &whole, ingress, run.seed))
             .collect::<Outcome<_>>()?;
         let redundancy =
             rows.iter().map(|(_, redundancy, _)| redundancy).sum::<f64>() / rows.len() as f64;

@@ -83,31 +83,7 @@ pub(crate) fn time(run: &Run) -> Outcome {
             let few_changed = changed(&instance, 0.01, 0.05, run.seed)?;
             let all_changed = changed(&instance, 1.0, 0.01, run.seed)?;
             let repeats = if instance.hop_count() > 100_000 { 3 } else { 9 };
-            // Excludes the instances created for the measurements above.
-            let _ = fs::write("/proc/self/clear_refs", "5");
-            let mut times = Times::default();
-            let mut last = None;
-            for _ in 0..repeats {
-                let options = lp::Options::default();
-                let cpu = cpu_seconds();
-                let begin = Instant::now();
-                let (solution, warm) = lp::solve(&instance, &options, None, &Unwatched)?;
-                times.first.push(begin.elapsed().as_secs_f64());
-                times.cpu.push(cpu_seconds() - cpu);
-                let peak = peak_memory();
-                let again = |instance: &Instance, times: &mut Vec<f64>| -> Outcome<Solution> {
-                    let begin = Instant::now();
-                    let (solution, _) = lp::solve(instance, &options, Some(&warm), &Unwatched)?;
-                    times.push(begin.elapsed().as_secs_f64());
-                    Ok(solution)
-                };
-                let few = again(&few_changed, &mut times.few)?;
-                let all = again(&all_changed, &mut times.all)?;
-                let begin = Instant::now();
-                solve(&all_changed)?;
-                times.cold.push(begin.elapsed().as_secs_f64());
-                last = Some((solution, few, all, peak));
-            }
+            let (mut times, last) = timed(&instance, [&few_changed, &all_changed], repeats)?;
             let Some((solution, few, all, peak)) = last else { continue };
             let prices = &solution.prices;
             let priced = prices
@@ -146,6 +122,40 @@ pub(crate) fn time(run: &Run) -> Outcome {
     }
     table.end()
 }
+
+/// Solves an instance as often, and each time two changed ones from its solution. Returns the last
+/// solutions, and the most memory that the first one took.
+fn timed(instance: &Instance, changed: [&Instance; 2], repeats: usize) -> Outcome<(Times, Last)> {
+    // Excludes the instances created for the measurements before.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    let mut times = Times::default();
+    let mut last = None;
+    for _ in 0..repeats {
+        let options = lp::Options::default();
+        let cpu = cpu_seconds();
+        let begin = Instant::now();
+        let (solution, warm) = lp::solve(instance, &options, None, &Unwatched)?;
+        times.first.push(begin.elapsed().as_secs_f64());
+        times.cpu.push(cpu_seconds() - cpu);
+        let peak = peak_memory();
+        let again = |instance: &Instance, times: &mut Vec<f64>| -> Outcome<Solution> {
+            let begin = Instant::now();
+            let (solution, _) = lp::solve(instance, &options, Some(&warm), &Unwatched)?;
+            times.push(begin.elapsed().as_secs_f64());
+            Ok(solution)
+        };
+        let few = again(changed[0], &mut times.few)?;
+        let all = again(changed[1], &mut times.all)?;
+        let begin = Instant::now();
+        solve(changed[1])?;
+        times.cold.push(begin.elapsed().as_secs_f64());
+        last = Some((solution, few, all, peak));
+    }
+    Ok((times, last))
+}
+
+/// Solutions of the instance, and of those with few and with all volumes changed; and the memory.
+type Last = Option<(Solution, Solution, Solution, Option<u64>)>;
 
 #[derive(Default)]
 struct Times {
