@@ -6,6 +6,7 @@
 use crate::allow::AllowList;
 use crate::domain::{self, Site};
 use crate::driver::{Driver, FlowSignals, OpenedFlow};
+use crate::flows::FlowLine;
 use crate::listener::{Bind, Forward};
 use crate::log_limit::LogLimit;
 use crate::pump::{pump, write_all};
@@ -80,6 +81,7 @@ impl Egress {
 pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, egress: Arc<Egress>) {
     let OpenedFlow { flow, target, owner } = opened;
     let Some(signals) = driver.signals(flow) else { return };
+    let line = FlowLine::new(driver.label(), &owner, String::from_utf8_lossy(&target));
     let result = tokio::select! {
         result = reach(&driver, &signals, flow, &target, owner, egress.clone()) => result,
         // The peer gave the flow up.
@@ -88,12 +90,20 @@ pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, egress: 
     match result {
         Ok(Some(stream)) => {
             driver.with(|session| session.accept(flow, Instant::now()));
-            pump(&driver, flow, &signals, stream, None).await;
+            let how = pump(&driver, flow, &signals, stream, None).await;
+            line.ended(&signals, how);
         }
-        Ok(None) => driver.forget(flow),
+        Ok(None) => {
+            driver.forget(flow);
+            line.ended(&signals, "given up by the other end");
+        }
         Err(refused) => {
             driver.refused_targets.fetch_add(1, Ordering::Relaxed);
             log_refusal(&driver, &target, refused);
+            match refused {
+                Refusal::NotAllowed => line.denied("no rule allows it"),
+                _ => line.denied(refused),
+            }
             driver.with(|session| session.reset(flow, refused.reset_code()));
             driver.forget(flow);
         }
@@ -213,9 +223,16 @@ async fn serve_listener(
                 rule.clone().unwrap_or_else(|| domain::of_connection(Site::Server, &stream, None));
             let (driver, target) = (driver.clone(), target.clone());
             tokio::spawn(async move {
+                let line = FlowLine::new(driver.label(), &owner, String::from_utf8_lossy(&target));
                 match driver.open_soon(&target, &owner).await {
-                    Ok((flow, signals)) => pump(&driver, flow, &signals, stream, None).await,
-                    Err(error) => log_no_flow(&error, driver.label()),
+                    Ok((flow, signals)) => {
+                        let how = pump(&driver, flow, &signals, stream, None).await;
+                        line.ended(&signals, how);
+                    }
+                    Err(error) => {
+                        log_no_flow(&error, driver.label());
+                        line.denied(error);
+                    }
                 }
             });
         }

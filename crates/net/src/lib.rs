@@ -66,6 +66,7 @@ mod drain;
 mod driver;
 mod egress;
 mod endpoint;
+pub mod flows;
 mod handshake;
 pub mod keys;
 #[cfg(target_os = "linux")]

@@ -40,14 +40,14 @@ enum DirectionEnd {
 pub(crate) type Limit = Option<u64>;
 
 /// Copies both ways until both directions have finished or the flow is reset. Bytes of the
-/// application beyond `limit` are read and discarded.
+/// application beyond `limit` are read and discarded. Returns in a word or two how it ended.
 pub(crate) async fn pump(
     driver: &Arc<Driver>,
     flow: FlowId,
     signals: &FlowSignals,
     application: TcpStream,
     limit: Limit,
-) {
+) -> &'static str {
     let (mut reader, mut writer) = application.into_split();
     let up = upward(driver, flow, signals, &mut reader, limit);
     let down = downward(driver, flow, signals, &mut writer);
@@ -68,18 +68,23 @@ pub(crate) async fn pump(
         end = both => end,
         () = signals.gone.notified() => DirectionEnd::Gone,
     };
-    match end {
-        DirectionEnd::Finished => {}
+    let how = match end {
+        DirectionEnd::Finished => "finished",
         DirectionEnd::Failed => {
             driver.with(|session| session.reset(flow, ResetCode::Reset));
             reset_on_drop(writer.as_ref());
+            "reset here"
         }
-        DirectionEnd::Gone => reset_on_drop(writer.as_ref()),
-    }
+        DirectionEnd::Gone => {
+            reset_on_drop(writer.as_ref());
+            "reset by the other end"
+        }
+    };
     driver.forget(flow);
     drop(reader);
     // Dropping the half would finish in order a connection that must be reset.
     writer.forget();
+    how
 }
 
 /// Lets an application that has stopped reading finish what it sends, such as an error response to
@@ -184,6 +189,7 @@ async fn upward(
             }
             Ok(Upward::Read { passed, rest, .. }) => {
                 driver.note_activity();
+                signals.note_carried([passed, 0]);
                 limit = limit.map(|left| left - passed as u64);
                 if !write_all(driver, flow, signals, &rest).await {
                     return DirectionEnd::Gone;
@@ -242,6 +248,7 @@ async fn downward(
             let written = write_chunks(writer, &chunks).await;
             driver.note_activity();
             let len = chunks.drain(..).map(|chunk| chunk.len()).sum();
+            signals.note_carried([0, len]);
             // Even if the write failed: the session no longer holds these bytes.
             driver.with(|session| session.consumed(flow, len, Instant::now()));
             if written.is_err() {

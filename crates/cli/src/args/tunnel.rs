@@ -159,6 +159,9 @@ pub(crate) struct EndpointArgs {
     /// Log one JSON object per line
     #[arg(long, help_heading = "Process")]
     pub(crate) log_json: bool,
+    /// Log one line for each connection that ends or is denied: whose, where to, bytes, seconds
+    #[arg(long, help_heading = "Process")]
+    pub(crate) log_flows: bool,
 }
 
 #[derive(Clone, Debug, Args, Deserialize)]

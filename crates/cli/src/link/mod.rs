@@ -26,7 +26,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
         .clone()
         .or_else(|| tunnel::runtime_dir().map(|dir| dir.join("oncewire-link.sock")));
     let admin = tunnel::admin(&options, args.admin, args.admin_token.as_deref())?;
-    let log = tunnel::start_log(args.log.into(), args.log_json);
+    let log = tunnel::start_log(args.log.into(), args.log_json, false);
     let ready = |status: &LinkStatus| {
         tracing::info!(address = %status.address, device = status.device, mtu = status.mtu, key = %status.key, "started");
     };

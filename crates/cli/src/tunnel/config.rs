@@ -28,6 +28,7 @@ pub(super) struct Process {
     pub(super) admin: Option<Admin>,
     pub(super) log: LevelFilter,
     pub(super) log_json: bool,
+    pub(super) log_flows: bool,
 }
 
 fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)> {
@@ -63,6 +64,7 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
         admin: super::admin(options, args.admin, args.admin_token.as_deref())?,
         log: args.log.into(),
         log_json: args.log_json,
+        log_flows: args.log_flows,
     };
     Ok((endpoint, process))
 }

@@ -16,15 +16,18 @@ use config::Process;
 pub(crate) use config::{describe_client, describe_server};
 pub(crate) use file::Options;
 use log::{Fields, Log};
-use oncewire_net::NetError;
 use oncewire_net::daemon::{self, Daemon, Role};
 use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
+use oncewire_net::{NetError, flows};
 use oncewire_session::ConfigError;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The directory for sockets of this user's processes, if the system has one.
 pub(crate) fn runtime_dir() -> Option<PathBuf> {
@@ -101,24 +104,26 @@ pub(crate) fn connect(given: &ArgMatches) -> Outcome {
     run(Role::Connect(config), process, Box::new(|| Ok(None)))
 }
 
-/// Starts to log on standard error.
-pub(crate) fn start_log(level: LevelFilter, json: bool) -> Log {
+/// Starts to log on standard error; with `of_flows`, whatever the level, one line for each flow.
+pub(crate) fn start_log(level: LevelFilter, json: bool, of_flows: bool) -> Log {
     let log = Log::start();
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(level).with_ansi(false);
-    // Cannot fail: the process has no other subscriber.
-    let _ = if json {
-        subscriber.json().try_init()
+    let lines = tracing_subscriber::fmt::layer().with_writer(log.clone()).with_ansi(false);
+    let lines = if json {
+        lines.json().boxed()
     } else {
-        subscriber.fmt_fields(Fields).with_target(false).try_init()
+        lines.fmt_fields(Fields).with_target(false).boxed()
     };
+    let of_flows = if of_flows { LevelFilter::INFO } else { LevelFilter::OFF };
+    let wanted = Targets::new().with_default(level).with_target(flows::TARGET, of_flows);
+    // Cannot fail: the process has no other subscriber.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(wanted)).try_init();
     log
 }
 
 type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::Egress>, String> + Send + Sync>;
 
 fn run(role: Role, process: Process, reload: Reload) -> Outcome {
-    let log = start_log(process.log, process.log_json);
+    let log = start_log(process.log, process.log_json, process.log_flows);
     let ready = |status: &Status| {
         for address in &status.listening {
             tracing::info!(role = status.role.name(), %address, key = %status.key, "listening");

@@ -265,3 +265,52 @@ fn keys_in_places_that_others_can_write_are_refused() {
     let made = oncewire(["keygen".as_ref(), open.join("another").as_os_str()]);
     assert!(!made.status.success() && !open.join("another").exists(), "{}", text(&made));
 }
+
+/// The lines about flows.
+fn flows(end: &End) -> Vec<String> {
+    end.said().lines().filter(|line| line.contains(" flow ")).map(String::from).collect()
+}
+
+#[test]
+fn each_flow_has_a_line() {
+    const LEN: usize = 70_000;
+    let allowed = sender(incompressible(8, LEN));
+    let denied = sender(Vec::new());
+    // Whatever the level is.
+    let log = ["--log-flows", "--log", "error"];
+    let plan = Plan::new().to(allowed).to(denied).only(allowed.to_string());
+    let tunnel = plan.serve(&log).connect(&log).start();
+    for _ in 0..20 {
+        assert!(fetch(tunnel.way(1)).is_err() || fetch(tunnel.way(1)).unwrap().is_empty());
+    }
+    assert_eq!(fetch(tunnel.way(0)).unwrap().len(), LEN);
+    for (end, way) in [(&tunnel.serve, "sent=70000"), (&tunnel.connect, "received=70000")] {
+        wait_until("the flow has ended", || {
+            flows(end).iter().any(|line| line.contains("flow ended"))
+        });
+        let lines = flows(end);
+        let ended: Vec<_> = lines.iter().filter(|line| line.contains("flow ended")).collect();
+        let target = format!("{allowed} ");
+        assert!(
+            ended.len() == 1
+                && [way, "how=finished", "seconds=", "client=", &target]
+                    .iter()
+                    .all(|part| ended[0].contains(part)),
+            "{lines:#?}"
+        );
+        // Every denied one, however fast they come.
+        let denied: Vec<_> = lines.iter().filter(|line| line.contains("flow denied")).collect();
+        assert!(denied.len() >= 20, "{lines:#?}");
+        assert!(denied.iter().all(|line| line.contains("why=")), "{lines:#?}");
+        assert!(!end.said().contains("WARN"), "{}", end.said());
+    }
+}
+
+#[test]
+fn flows_have_no_line_unless_asked_for() {
+    let tunnel = Plan::new().to(sender(incompressible(9, 1000))).start();
+    assert_eq!(fetch(tunnel.way(0)).unwrap().len(), 1000);
+    tunnel.established();
+    assert!(flows(&tunnel.serve).is_empty() && flows(&tunnel.connect).is_empty());
+    assert!(tunnel.connect.said().contains("listening"), "{}", tunnel.connect.said());
+}

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::domain::{self, DomainName, Site};
 use crate::driver::{Driver, FlowSignals};
 use crate::egress::{FlowRequest, log_no_flow};
+use crate::flows::FlowLine;
 use crate::log_limit::LogLimit;
 use crate::proxy::{self, ProxyError, Request};
 use crate::pump::{pump, write_all};
@@ -110,16 +111,24 @@ impl Shared {
     }
 
     async fn forward(&self, stream: TcpStream, target: &Target, owner: &Owner) {
+        let line = FlowLine::new(&self.server, owner, target);
         match self.open(target, owner).await {
             // Does not wait for the origin: what the application sends meanwhile travels with the
             // request.
             Ok((driver, flow, signals)) => {
-                pump(&driver, flow, &signals, stream, None).await;
+                let how = pump(&driver, flow, &signals, stream, None).await;
                 if let Some(Err(code)) = signals.answer() {
-                    log_refusal(target, Refusal::from_reset(code));
+                    let refused = Refusal::from_reset(code);
+                    log_refusal(target, refused);
+                    line.denied(refused);
+                } else {
+                    line.ended(&signals, how);
                 }
             }
-            Err(_) => reset_on_drop(&stream),
+            Err(refused) => {
+                reset_on_drop(&stream);
+                line.denied(refused);
+            }
         }
     }
 
@@ -151,9 +160,11 @@ impl Shared {
     }
 
     async fn proxy(&self, mut stream: TcpStream, request: Request, owner: &Owner) {
+        let line = FlowLine::new(&self.server, owner, &request.target);
         let (driver, flow, signals) = match self.open(&request.target, owner).await {
             Ok(opened) => opened,
             Err(refused) => {
+                line.denied(refused);
                 let _ = proxy::refuse(&mut stream, &request, refused).await;
                 return;
             }
@@ -172,15 +183,18 @@ impl Shared {
         match answer {
             Ok(()) => {
                 if proxy::accept(&mut stream, &request).await.is_ok() {
-                    pump(&driver, flow, &signals, stream, request.rest).await;
+                    let how = pump(&driver, flow, &signals, stream, request.rest).await;
+                    line.ended(&signals, how);
                 } else {
                     driver.with(|session| session.reset(flow, ResetCode::Reset));
                     driver.forget(flow);
+                    line.ended(&signals, "given up by the application");
                 }
             }
             Err(code) => {
                 let refused = Refusal::from_reset(code);
                 log_refusal(&request.target, refused);
+                line.denied(refused);
                 let _ = proxy::refuse(&mut stream, &request, refused).await;
                 driver.forget(flow);
             }

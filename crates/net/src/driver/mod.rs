@@ -33,6 +33,8 @@ pub(crate) struct OpenedFlow {
 /// Signals for the tasks of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct FlowSignals {
+    /// Bytes of the application that went into the flow, and that came out of it.
+    carried: [AtomicU64; 2],
     pub(crate) readable: Notify,
     pub(crate) writable: Notify,
     /// Accepted, reset or over: see [`FlowSignals::answer`].
@@ -49,6 +51,17 @@ impl FlowSignals {
     /// The peer's answer to the flow, once there is one.
     pub(crate) fn answer(&self) -> Option<Result<(), ResetCode>> {
         self.answer.get().copied()
+    }
+
+    /// Notes bytes of the application that went into the flow, and that came out of it.
+    pub(crate) fn note_carried(&self, [sent, received]: [usize; 2]) {
+        self.carried[0].fetch_add(sent as u64, Ordering::Relaxed);
+        self.carried[1].fetch_add(received as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes of the application that went into the flow, and that came out of it.
+    pub(crate) fn carried(&self) -> [u64; 2] {
+        [0, 1].map(|way| self.carried[way].load(Ordering::Relaxed))
     }
 
     /// Why the flow was reset by the peer, if it was.
