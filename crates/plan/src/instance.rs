@@ -16,6 +16,7 @@ use crate::{
     error::{PathError, TrafficError},
     network::Role,
     path::Route,
+    ra::Prefix,
 };
 
 /// A device that caches and decodes.
@@ -54,6 +55,8 @@ pub struct Ingress {
     pub volume: f64,
     /// Whether all its traffic goes to one PoP.
     pub one_pop: bool,
+    /// Source networks whose traffic takes this slice; empty if none were given.
+    pub sources: Vec<Prefix>,
 }
 
 /// Traffic from an ingress to an egress on one route.
@@ -179,6 +182,7 @@ impl Instance {
                     paths: at..at,
                     volume: 0.0,
                     one_pop: false,
+                    sources: Vec::new(),
                 });
             }
             let number = ingresses.len() as u32 - 1;

@@ -150,6 +150,12 @@ impl Scenario {
                 (_, error @ Error::Traffic(_)) => self.traffic_text().invalid(error),
                 (_, error) => error,
             })?;
+        for ingress in &mut instance.ingresses {
+            let mut slices = routed.iter().flat_map(|routed| routed.of(ingress.node));
+            if let Some(slice) = slices.nth(usize::from(ingress.slice)) {
+                ingress.sources.clone_from(&slice.prefixes);
+            }
+        }
         if let Redundancy::Measured { measurement, volumes } = &self.redundancy {
             let invalid = |error| measurement.invalid(error);
             let measured = Measurement::parse(&measurement.text, &instance).map_err(invalid)?;

@@ -158,6 +158,54 @@ fn prefixes_select_paths_and_unmapped_packets_are_counted() {
     assert_eq!(mapper.mapped(), counts);
 }
 
+/// Of two slices, the longest source network decides; addresses without one are spread by volume.
+#[test]
+fn sources_select_slices() {
+    let nodes = ["a", "b", "c", "d"].map(|id| Node { id: id.into(), ..Node::default() });
+    let nodes = (0..).zip(nodes).map(|(pop, node)| Node { pop, ..node }).collect();
+    let link = |(from, to)| Link {
+        from: NodeId(from),
+        to: NodeId(to),
+        weight: 1.0,
+        latency: 1.0,
+        capacity: None,
+    };
+    let links = [(0, 1), (1, 3), (0, 2), (2, 3)].map(link).to_vec();
+    let network = Network { nodes, links, ..Network::default() };
+    let route = |slice: u16| Route {
+        from: NodeId(0),
+        to: NodeId(3),
+        slice,
+        links: [2 * u32::from(slice), 2 * u32::from(slice) + 1].map(LinkId).to_vec(),
+        volume: 1e6,
+    };
+    let provision = Provision { ingress_memory: 4e6, ingress_rate: 32e6, ..Provision::default() };
+    let profile = Profile::Measured(Measured::default());
+    let routes = vec![route(0), route(1)];
+    let mut instance =
+        Instance::new(network, routes, &provision, &Placement::Links, profile).unwrap();
+    let prefixes = |list: &[&str]| list.iter().map(|prefix| prefix.parse().unwrap()).collect();
+    let slices = |instance: &Instance, sources: &[&str]| -> Vec<u16> {
+        let spread = Egresses::Spread { seed: 1, networks: false };
+        let mut mapper =
+            FromCapture::new(instance, Ingresses::One(NodeId(0)), spread, TimeScale::NONE).unwrap();
+        let path = |source: &&str| {
+            let packet = mapper.packet(0, &dissected(source, "192.0.2.1", b"x")).unwrap();
+            instance.ingresses[instance.paths[packet.path as usize].ingress as usize].slice
+        };
+        sources.iter().map(path).collect()
+    };
+    instance.ingresses[0].sources = prefixes(&["10.0.0.0/8", "2001:db8:1::/48", "10.1.2.3/32"]);
+    instance.ingresses[1].sources = prefixes(&["10.1.0.0/16", "0.0.0.0/0"]);
+    let sources = ["10.2.0.1", "10.1.0.1", "10.1.2.3", "11.0.0.1", "2001:db8:1::7"];
+    assert_eq!(slices(&instance, &sources), [0, 1, 0, 1, 0]);
+    // Of IPv6 addresses without a network some take each.
+    let others: Vec<String> = (0..40).map(|net| format!("2001:db8:2{net:02}::1")).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let sum: u16 = slices(&instance, &others).iter().sum();
+    assert!((8..32).contains(&sum), "{sum}");
+}
+
 #[test]
 fn spread_addresses_follow_the_volumes() {
     let instance = instance();

@@ -1,6 +1,9 @@
 //! Maps packets of a capture to an instance's paths.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+};
 
 use oncewire_kernels::random::{GOLDEN, mix, unit};
 use oncewire_packet::{
@@ -13,6 +16,7 @@ use crate::{
     emulate::{Fields, Header, Packet},
     error::EmulationError,
     network::Role,
+    ra::Prefix,
 };
 
 /// Where packets of a capture enter.
@@ -115,6 +119,10 @@ pub struct FromCapture<'a> {
     paths: HashMap<(NodeId, u16, NodeId), u32>,
     /// Slices of each ingress node, with sums of volume up to each.
     slices: HashMap<NodeId, Vec<(u16, f64)>>,
+    /// Slices that were given for source networks of an ingress node, and the lengths of these
+    /// networks, the longest first.
+    sources: HashMap<(NodeId, Prefix), u16>,
+    lengths: Vec<u8>,
     scale: TimeScale,
     /// Time of the first packet in the capture.
     first: Option<Nanos>,
@@ -199,12 +207,20 @@ impl<'a> FromCapture<'a> {
             (slices[0].node, sums.collect())
         });
         let slices = slices.collect();
+        let mut sources = HashMap::new();
+        for ingress in &instance.ingresses {
+            let given = ingress.sources.iter();
+            sources.extend(given.map(|&prefix| ((ingress.node, prefix), ingress.slice)));
+        }
+        let lengths: BTreeSet<u8> = sources.keys().map(|(_, prefix)| prefix.length).collect();
         Ok(Self {
             instance,
             ingresses,
             places,
             paths,
             slices,
+            sources,
+            lengths: lengths.into_iter().rev().collect(),
             scale,
             first: None,
             last: 0,
@@ -257,14 +273,22 @@ impl<'a> FromCapture<'a> {
         })
     }
 
-    /// The slice that traffic of an address takes: of several, one that a hash of its IPv4 /24 or
-    /// IPv6 /48 chooses in proportion to their volumes, so that a network's traffic stays together.
+    /// The slice that traffic of an address takes: of several, the one that was given for the
+    /// longest network of the address, or else one that a hash of its IPv4 /24 or IPv6 /48 chooses
+    /// in proportion to their volumes, so that a network's traffic stays together.
     fn slice(&self, ingress: NodeId, source: IpAddr) -> u16 {
         let slices = match self.slices.get(&ingress).map(Vec::as_slice) {
             Some([only]) => return only.0,
             Some(slices) => slices,
             None => return 0,
         };
+        let given = self
+            .lengths
+            .iter()
+            .find_map(|&length| self.sources.get(&(ingress, Prefix::new(source, length))));
+        if let Some(&slice) = given {
+            return slice;
+        }
         let chosen = unit(mix(hash(network(source)) ^ OF_SLICES)) * slices[slices.len() - 1].1;
         let at = slices.partition_point(|&(_, sum)| sum <= chosen);
         slices[at.min(slices.len() - 1)].0
