@@ -7,6 +7,8 @@
 //! not. The step has no bytes or prices in it; with them it stalls (Polyak's step with the known
 //! target is otherwise as usual).
 
+use oncewire_kernels::random::SplitMix64;
+
 use super::{
     reduce::{Block, Paths},
     tree::{self, Prices},
@@ -72,6 +74,12 @@ const PROGRESS: f64 = 1e-4;
 const SHORTER: f64 = 0.6;
 /// Step at which nothing more is to be expected.
 const SHORTEST: f64 = 0.02;
+/// Egresses up to which a block is small: searches there take no time.
+const SMALL: usize = 12;
+/// Rounds from which on a search is to find the best routes, not just better ones.
+const THOROUGH: u32 = 100;
+/// Searches that begin with random trees in small blocks whose gap is left open.
+const RANDOM: u64 = 60;
 
 /// Best routes found for a block at prices, and a bound. `begin` are paths to begin with beside
 /// the shortest ones, `division` that of an earlier bound of the same block.
@@ -92,6 +100,16 @@ pub(crate) fn solve(
         let repair = if value > 0.0 { (value - bound).max(0.0) / value } else { 0.0 };
         let division = ascent.division;
         return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair };
+    }
+    if stopped() {
+        // The least that gives routes and a bound.
+        let bound = ascent.distances(&mut search);
+        let paths = begin
+            .or_else(|| tree::shortest(block, &prices.lengths(), &mut search))
+            .unwrap_or_default();
+        let value = tree::cost(block, prices, &paths);
+        let division = ascent.division;
+        return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair: 0.0 };
     }
     // Known routes and a known division may do: then nothing is searched.
     let warm = begin.as_ref().filter(|_| ascent.warm);
@@ -163,6 +181,26 @@ pub(crate) fn solve(
         }
         if !ascent.step(beta * (best.1 - value)) {
             break;
+        }
+    }
+    // Not while a master asks for any better tree.
+    let thorough = effort.rounds >= THOROUGH && searches;
+    if thorough && !single && block.egresses.len() <= SMALL {
+        for seed in 0..RANDOM {
+            if best.1 - bound <= effort.gap * best.1.abs() || stopped() {
+                break;
+            }
+            let mut random = SplitMix64(seed);
+            let lengths = prices.lengths();
+            let lengths: Vec<f64> =
+                lengths.iter().map(|length| length * random.unit().powi(2)).collect();
+            let begin = tree::shortest(block, &lengths, &mut search).unwrap_or_default();
+            let other = tree::improve(block, prices, begin, &mut search, stopped);
+            let made = tree::to_tree(block, prices, other.0, &mut search);
+            if made.1 < best.1 {
+                repair = made.1 - other.1;
+                best = made;
+            }
         }
     }
     // From the division alone, summed in a fixed order: the sums of the ascent have drifted.

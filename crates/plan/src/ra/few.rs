@@ -138,6 +138,14 @@ impl Few<'_, '_> {
         Ok(weights)
     }
 
+    /// Trees that were chosen earlier, if they still are good enough.
+    pub(super) fn again(&self, chosen: Weights) -> Option<Weights> {
+        let mut master = Master::of(self.program, &chosen);
+        let weights = self.settle(&mut master, &chosen);
+        let few = weights.iter().all(|list| list.len() <= self.most);
+        (few && self.is_enough(self.score(&weights))).then_some(weights)
+    }
+
     /// Ingresses with too many trees, those that put most on a link first.
     fn over(&self, weights: &Weights) -> Vec<usize> {
         let largest = |list: &Mixture| {

@@ -87,6 +87,18 @@ impl<'a> Master<'a> {
         master
     }
 
+    /// Adds the best tree of each ingress alone: near what is wanted where links have room.
+    pub(crate) fn begin_alone(&mut self, effort: Effort, watch: &dyn Watch) {
+        let Program { problems, costs, .. } = self.program;
+        let free: Vec<Vec<Paths>> = problems
+            .par_iter()
+            .map(|problem| paths(&solve(problem, costs, None, None, effort, watch)))
+            .collect();
+        for (ingress, paths) in free.into_iter().enumerate() {
+            self.add(ingress, paths);
+        }
+    }
+
     /// With columns of an earlier solution only.
     pub(crate) fn of(program: &'a Program<'a>, weights: &Weights) -> Self {
         let columns = weights.iter().map(|of| {
@@ -129,6 +141,13 @@ impl<'a> Master<'a> {
             each.collect()
         };
         weights.iter().enumerate().map(of).collect()
+    }
+
+    /// The same with a column of this program.
+    pub(super) fn take(&mut self, ingress: usize, column: &Arc<Column>) {
+        if self.columns[ingress].iter().all(|(other, _)| other.paths != column.paths) {
+            self.columns[ingress].push((Arc::clone(column), 0));
+        }
     }
 
     /// Whether the tree is a new one.
@@ -200,6 +219,10 @@ impl<'a> Master<'a> {
                     break;
                 }
             }
+            if round == 0 && gap(value, bound) <= self.program.gap {
+                // What was known will do.
+                break;
+            }
             let tolerance = (gap(value, bound) / 10.0).clamp(1e-7, 1e-2);
             match self.weigh(goal, tolerance, base, bound, watch) {
                 Ok((found, prices)) => {
@@ -215,7 +238,7 @@ impl<'a> Master<'a> {
                 Err(error) => return Err(error),
             }
             let done = gap(value, bound) <= self.program.gap
-                || matches!(goal, Goal::Load { enough } if value <= enough || (enough > 0.0 && bound > enough));
+                || matches!(goal, Goal::Load { enough } if value <= enough);
             if watch.stopped() {
                 stopped = !done;
                 break;

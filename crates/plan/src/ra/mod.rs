@@ -11,6 +11,8 @@ mod each;
 mod few;
 pub mod file;
 mod heuristic;
+#[cfg(all(test, feature = "highs"))]
+mod highs;
 pub mod judge;
 mod master;
 #[cfg(test)]

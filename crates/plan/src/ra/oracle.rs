@@ -91,7 +91,7 @@ fn least(
 }
 
 /// A network with latencies, and classes of 1 to 3 of at most four egresses.
-fn problems() -> impl Strategy<Value = (Network, Vec<Class>, Vec<bool>)> {
+pub(super) fn problems() -> impl Strategy<Value = (Network, Vec<Class>, Vec<bool>)> {
     let network = networks::network().prop_filter("small", |network| network.nodes.len() <= 7);
     (
         network,
@@ -118,9 +118,8 @@ fn problems() -> impl Strategy<Value = (Network, Vec<Class>, Vec<bool>)> {
         })
 }
 
-/// The bound is no more than the optimum, and the routes found are no better. They are the optimum
-/// in nearly all random problems; where the search stops beside it, the gap says so. (Moving single
-/// egresses instead of groups fails this.)
+/// The bound is no more than the optimum, and the routes found are the optimum. (Moving single
+/// egresses instead of groups fails this, and so does a search without random beginnings.)
 #[test]
 fn exhaustive_search_agrees() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -155,7 +154,6 @@ fn exhaustive_search_agrees() {
         let near = 1e-6 * optimum;
         assert!(outcome.bound <= optimum + near, "{} > {optimum}", outcome.bound);
         assert!(outcome.value >= optimum - near, "{} < {optimum}", outcome.value);
-        assert!(outcome.value <= 1.4 * optimum, "{} >> {optimum}", outcome.value);
         assert!(outcome.bound >= 0.8 * optimum, "{} << {optimum}", outcome.bound);
         optimal += u32::from(outcome.value <= optimum + near);
         // What the solver counts is what the judge counts.
@@ -167,7 +165,7 @@ fn exhaustive_search_agrees() {
         let value: f64 = solved[0].iter().map(|block| block.value).sum();
         assert!((value - outcome.value).abs() <= 1e-9 * value);
     }
-    assert!(optimal >= 190, "{optimal} of {judged}");
+    assert_eq!(optimal, judged);
 }
 
 /// The least load without redundancy, by a program over flows and the simplex method: per ingress

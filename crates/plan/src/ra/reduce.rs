@@ -10,6 +10,8 @@
 
 use std::collections::HashMap;
 
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::{
     Error, LinkId, Network, NodeId,
     error::{RouteError, quote},
@@ -305,6 +307,27 @@ impl Problem {
             }
         }
         Ok(problem)
+    }
+
+    /// A hash of what egresses get.
+    pub(crate) fn content_hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for block in &self.blocks {
+            let Content { own, pairs, sets, copies, .. } = &block.content;
+            for number in own.iter().chain(copies) {
+                hash.update(&number.to_bits().to_le_bytes());
+            }
+            for pair in pairs {
+                hash.update(&pair.first.to_le_bytes());
+                hash.update(&pair.second.to_le_bytes());
+                hash.update(&pair.bytes.to_bits().to_le_bytes());
+            }
+            for set in sets {
+                set.egresses.iter().for_each(|egress| hash.update(&egress.to_le_bytes()));
+                hash.update(&set.bytes.to_bits().to_le_bytes());
+            }
+        }
+        hash.digest()
     }
 
     /// Block and egress there, from an egress of the network back to the ingress.

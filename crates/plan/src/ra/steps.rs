@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme,
     bound::Effort,
-    each::{each, paths, shortest, solve, whole},
+    each::{each, paths, shortest, whole},
     few::Few,
     gap, heuristic,
     judge::{self, Judged},
@@ -210,9 +210,8 @@ impl Steps<'_> {
             self.request.gap,
             self.watch,
         );
-        let warm = Warm {
-            ingresses: self
-                .problems
+        let warm = Warm::alone(
+            self.problems
                 .iter()
                 .zip(&solved)
                 .map(|(problem, of)| {
@@ -220,8 +219,7 @@ impl Steps<'_> {
                     OfOne::new(problem, vec![(1.0, paths(of))], Some(divisions))
                 })
                 .collect(),
-            prices: None,
-        };
+        );
         let paths: Vec<Vec<Paths>> = solved.iter().map(|of| paths(of)).collect();
         let mut routes = whole(&self.problems, &paths);
         let mut judged = self.judge(&routes)?;
@@ -270,14 +268,13 @@ impl Steps<'_> {
         let shortest = self.judge(&whole(&self.problems, &shortest_paths))?;
         let base = if safety_net { Some(self.net(&shortest_paths)?) } else { None };
         let program = self.program(&self.problems, &self.eliminates, safety_net, wanted);
-        // The best trees of each ingress alone are near what is wanted where links have room.
-        let rough = Effort { gap: 0.02, rounds: 10 };
-        let free: Vec<Vec<Paths>> = self
-            .problems
-            .par_iter()
-            .map(|problem| paths(&solve(problem, &self.costs, None, None, rough, watch)))
-            .collect();
-        let mut master = Master::new(&program, &[shortest_paths, free]);
+        let mut master = Master::new(&program, &[shortest_paths]);
+        if let Some(warm) = warm {
+            master.reuse(warm);
+        } else {
+            let rough = Effort { gap: 0.02, rounds: 10 };
+            master.begin_alone(rough, watch);
+        }
         if let Some(trees) = self.trees_in_force(warm) {
             master.begin_with(trees);
         }
@@ -333,13 +330,19 @@ impl Steps<'_> {
             let few = self.problems.iter().all(|of| routes.of(of.ingress).count() <= most);
             few && keeps(judged) && gap(value(judged), found.bound) <= wanted
         });
+        let mut chosen = None;
         let (routes, judged) = match old {
             Some(old) => old,
             None => {
                 let bound = found.bound;
                 let few = Few { program: &program, limit, bound, most, watch };
-                let weights = few.choose(&master, &found)?;
-                let mut slices = weights::slices(&self.problems, &weights);
+                let known = warm.and_then(|warm| few.again(master.chosen(warm)?));
+                let weights = match known {
+                    Some(known) => known,
+                    None => few.choose(&master, &found)?,
+                };
+                let weights = chosen.insert(weights);
+                let mut slices = weights::slices(&self.problems, weights);
                 slices.sort_by_key(|slice| slice.ingress);
                 let routes = Routes { slices };
                 let judged = self.judge(&routes)?;
@@ -348,7 +351,7 @@ impl Steps<'_> {
         };
         let value = value(&judged);
         let bound = found.bound.min(value);
-        let warm = master.keep(limit.is_none(), &found);
+        let warm = master.keep(limit.is_none(), &found, chosen.as_ref());
         let outcome = Outcome {
             value,
             bound,

@@ -113,7 +113,7 @@ fn the_example_of_figure_1_3() {
 }
 
 /// SNDlib's Abilene as our maps have it; the node without a population is ATLAng.
-fn abilene() -> Network {
+pub(super) fn abilene() -> Network {
     let populations = [
         510823.0, 0.0, 2664452.0, 170924.0, 2314157.0, 887642.0, 56308.0, 3820914.0, 8804190.0,
         997368.0, 780995.0, 689545.0,
@@ -170,11 +170,11 @@ fn abilene_with_pairs_in_proportion_to_populations() {
 }
 
 /// Capacities that differ, so that something binds.
-fn with_capacities(network: &Network) -> Network {
+pub(super) fn with_capacities(network: &Network) -> Network {
     network.with_random_capacities(&[2.5e9, 10e9].map(BitRate), 1)
 }
 
-fn load_request(network: &Network, rho: f64) -> Request<'_> {
+pub(super) fn load_request(network: &Network, rho: f64) -> Request<'_> {
     let ingresses = gravity(network, rho, 1.0, 1e9).unwrap();
     Request {
         objective: Objective::Load,

@@ -11,7 +11,7 @@ use crate::{LinkId, NodeId, routing::dijkstra::Search};
 
 /// Prices of a byte per link of a block: of each byte once, as links with elimination carry them,
 /// and of each copy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Prices {
     pub once: Vec<f64>,
     pub copy: Vec<f64>,

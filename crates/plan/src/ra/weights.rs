@@ -10,6 +10,7 @@ use super::{
 use crate::LinkId;
 
 /// A tree of an ingress, with what it puts on links.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Column {
     pub paths: Vec<Paths>,
     /// Bytes on links with a capacity: as eliminated there, and all copies.
