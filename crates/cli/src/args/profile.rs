@@ -1,7 +1,7 @@
 //! Arguments of `profile`.
 
 use super::plan::ScenarioArgs;
-use crate::quantity::{parse_size, parse_time};
+use crate::quantity::{parse_rate, parse_size, parse_time};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,6 +50,11 @@ pub(crate) struct ProfileArgs {
     /// Judge these routes, which `oncewire route --routes` has written, by each interval
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
+    /// Capacity of links for which the map gives none, as `route` had it: routes for the load are
+    /// judged by it; of several, separated by commas, each cable has one drawn at random
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, value_delimiter = ',')]
+    #[arg(requires = "against")]
+    pub(crate) capacity: Vec<f64>,
     /// Print one JSON document instead of the summary
     #[arg(long)]
     pub(crate) json: bool,

@@ -11,7 +11,7 @@ use crate::study::source::{self, Source};
 use crate::{stdout, terminal};
 use oncewire_plan::emulate::Captures;
 use oncewire_plan::emulate::workload::{Egresses, FromCapture, Ingresses, TimeScale};
-use oncewire_plan::ra::file::RouteFile;
+use oncewire_plan::ra::file::{Goal, RouteFile};
 use oncewire_plan::ra::profile::{self, Counted, Counter, Counting, Fold, Striping};
 use oncewire_plan::ra::{Objective, Request};
 use oncewire_plan::scenario::{find_ingress, largest_ingress};
@@ -88,8 +88,11 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
         None => largest_ingress(&instance),
     };
     let node = instance.ingresses[at].node;
-    let judge =
-        args.against.as_deref().map(|path| Judge::read(path, &instance.network)).transpose()?;
+    let judge = args
+        .against
+        .as_deref()
+        .map(|path| Judge::read(path, args, &instance.network, node))
+        .transpose()?;
     let egresses = match carried::prefixes(args.prefixes.as_deref())? {
         Some(table) => Egresses::Prefixes(table),
         None => Egresses::Spread { seed: args.scenario.seed, networks: false },
@@ -129,6 +132,15 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
     let mut notes = reader.into_damaged();
     drop(watch);
     mapping_notes(Some(&mapper.mapped()), &mut notes);
+    if let Some(judge) = &judge
+        && judge.goal != judge.file.goal
+    {
+        notes.push(
+            "The routes were made for loads, with traffic of other ingresses too: their footprint \
+             was judged."
+                .into(),
+        );
+    }
     if intervals.is_empty() {
         return Err(Failure::usage(
             "no packet of the capture goes to another PoP: check --prefixes and --ingress",
@@ -171,21 +183,49 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
 /// Routes in force.
 struct Judge {
     file: RouteFile,
+    /// What they are judged by.
+    goal: Goal,
+    /// With the capacities that are assumed.
+    network: Network,
+    capacity: Option<f64>,
 }
 
 impl Judge {
-    fn read(path: &std::path::Path, network: &Network) -> Outcome<Self> {
-        Ok(Self { file: super::read_routes(path, network)? })
+    /// Routes for the traffic of `node`, or of others too.
+    fn read(
+        path: &std::path::Path,
+        args: &ProfileArgs,
+        map: &Network,
+        node: NodeId,
+    ) -> Outcome<Self> {
+        let file = super::read_routes(path, map)?;
+        // How full links are also depends on the traffic of the others, which is not known here.
+        let alone = file.routes.slices.iter().all(|slice| slice.ingress == node);
+        let goal = if alone { file.goal } else { Goal::Footprint };
+        let network = match args.capacity[..] {
+            [] | [_] => map.clone(),
+            _ => map.with_random_capacities(&args.capacity, args.scenario.seed),
+        };
+        let capacity = args.capacity.first().copied();
+        let known = capacity.is_some() || network.links.iter().any(|link| link.capacity.is_some());
+        if goal != Goal::Footprint && !known {
+            return Err(Failure::usage(format!(
+                "--against {}: these routes were made for loads, and the map names no capacities: \
+                 give --capacity as `oncewire route` had it",
+                path.display()
+            )));
+        }
+        Ok(Self { file, goal, network, capacity })
     }
 
-    fn minute(&self, network: &Network, counted: &Counted) -> Result<Judged, oncewire_plan::Error> {
-        // Latency or hops, and no capacities: alarms are about the footprint.
+    fn minute(&self, counted: &Counted) -> Result<Judged, oncewire_plan::Error> {
+        let network = &self.network;
         let request = Request {
             network,
             ingresses: counted.classes(Fold::default()),
             cost: self.file.cost,
             objective: Objective::Footprint,
-            capacity: None,
+            capacity: self.capacity,
             interval: counted.interval,
             eliminates: Vec::new(),
             plain_load: None,
@@ -195,7 +235,8 @@ impl Judge {
             gap: GAP,
             against: None,
         };
-        let found = profile::minute(&request, &self.file.routes, self.file.gap(), &Unwatched)?;
+        let RouteFile { routes, .. } = &self.file;
+        let found = profile::minute(&request, self.goal, routes, self.file.gap(), &Unwatched)?;
         let profile::Minute { value, bound, gap, alarm } = found;
         Ok(Judged { value, bound, gap, alarm })
     }
@@ -220,7 +261,7 @@ fn interval(
         pairs: striping.pairs.len(),
         largest_pairs: striping.pairs.iter().take(PAIRS).map(pair).collect(),
         by_egresses: striping.by_egresses,
-        judged: judge.map(|judge| judge.minute(network, counted)).transpose()?,
+        judged: judge.map(|judge| judge.minute(counted)).transpose()?,
     })
 }
 

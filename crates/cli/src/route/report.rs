@@ -47,6 +47,10 @@ pub(super) fn overview<W: io::Write>(
         page.line("")?;
         page.content(section)?;
     }
+    for note in &document.notes {
+        page.line("")?;
+        page.line(note)?;
+    }
     page.line("")?;
     page.dim("Ingresses, links and the rest: --full; with a map: --report FILE.")
 }

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Instance, LinkId, Measured, Network, Placement, Profile, Provision, Unwatched,
+    Error, Instance, LinkId, Measured, Network, Placement, Profile, Provision, Unwatched,
+    error::TopologyError,
     packet::{Fields, Header, Packet},
     path::Route,
-    ra::{self, Cost, Objective, Request},
+    ra::{self, Cost, Objective, Request, Routes, file::Goal},
     testing,
 };
 
@@ -318,6 +319,10 @@ fn request(network: &Network, bytes: [f64; 2]) -> Request<'_> {
     }
 }
 
+fn judge(request: &Request<'_>, goal: Goal, routes: &Routes, gap: f64) -> Result<Minute, Error> {
+    minute(request, goal, routes, gap, &Unwatched)
+}
+
 #[test]
 fn routes_in_force_raise_an_alarm_when_they_no_longer_suit() {
     // 3 shares with 5 behind 2, or with 4 behind 1.
@@ -335,13 +340,39 @@ fn routes_in_force_raise_an_alarm_when_they_no_longer_suit() {
     };
     assert_eq!(by(&old), (3, 2));
     let minute =
-        |bytes| minute(&request(&network, bytes), &old.routes, old.gap(), &Unwatched).unwrap();
+        |bytes| judge(&request(&network, bytes), Goal::Footprint, &old.routes, old.gap()).unwrap();
     assert!(!minute([100.0, 10.0]).alarm && !minute([100.0, 102.0]).alarm);
     let alarm = minute([10.0, 100.0]);
     assert!(alarm.alarm && alarm.gap > ALARM && alarm.value.unwrap() > alarm.bound);
     // No path to an egress.
     let mut fewer = old.routes.clone();
     fewer.slices[0].paths.pop();
-    let lost = super::minute(&request(&network, [1.0, 1.0]), &fewer, 0.0, &Unwatched).unwrap();
+    let lost = judge(&request(&network, [1.0, 1.0]), Goal::Footprint, &fewer, 0.0).unwrap();
     assert!(lost.alarm && lost.value.is_none());
+
+    // Routes for the load are judged by the load. Of 3's content, a part w comes by 2, so that
+    // 100 + 10 w and 10 + 100 (1 - w) bytes on the links from 0 are equal.
+    let loaded = |bytes| Request {
+        capacity: Some(8.0 * 200.0 / 60.0),
+        objective: Objective::Load,
+        slices: 2,
+        gap: 1e-5,
+        ..request(&network, bytes)
+    };
+    let old = ra::run(&loaded([100.0, 10.0]), &Unwatched).unwrap();
+    let (least, turned) = ((100.0 + 10.0 / 11.0) / 200.0, (100.0 + 100.0 / 11.0) / 200.0);
+    let near = |found: f64, known: f64| (found / known - 1.0).abs() < 1e-3;
+    assert!(near(old.value, least), "{}", old.value);
+    let minute = |goal, bytes| judge(&loaded(bytes), goal, &old.routes, old.gap()).unwrap();
+    let same = minute(Goal::Load, [100.0, 10.0]);
+    assert!(!same.alarm && near(same.value.unwrap(), least), "{same:?}");
+    let alarm = minute(Goal::Load, [10.0, 100.0]);
+    assert!(alarm.alarm && near(alarm.value.unwrap(), turned), "{alarm:?}");
+    assert!(near(alarm.bound, least), "{alarm:?}");
+    // Within the load that they have, nothing but these has this footprint; without, others do.
+    let within = minute(Goal::FootprintWithin, [100.0, 10.0]);
+    let free = minute(Goal::Footprint, [100.0, 10.0]);
+    assert!(within.gap < 1e-3 && free.gap > 0.2, "{within:?} {free:?}");
+    let unknown = judge(&request(&network, [1.0, 1.0]), Goal::Load, &old.routes, 0.0);
+    assert!(matches!(unknown, Err(Error::Topology(TopologyError::NoCapacities))));
 }
