@@ -63,35 +63,10 @@ impl Header {
         buffer: &mut Buffer<R>,
         order: Order,
     ) -> Result<Self, CaptureError> {
-        let &[
-            _,
-            _,
-            _,
-            _,
-            major0,
-            major1,
-            minor0,
-            minor1,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            l0,
-            l1,
-            l2,
-            l3,
-        ] = buffer.peek(FILE_HEADER)?
-        else {
+        let Some(header) = buffer.peek(FILE_HEADER)?.first_chunk::<FILE_HEADER>() else {
             return Err(CaptureError::Cut { at: 0, what: "file header" });
         };
+        let [_, _, _, _, major0, major1, minor0, minor1, .., l0, l1, l2, l3] = *header;
         let lengths = match (order.u16([major0, major1]), order.u16([minor0, minor1])) {
             (2, 0..=2) | (543, _) => Lengths::WireFirst,
             (2, 3) => Lengths::SmallerIsCaptured,
