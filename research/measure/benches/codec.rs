@@ -7,7 +7,10 @@
 //! the same bytes and hashes them once: no codec with a verified log can be faster.
 #![allow(missing_docs)]
 
+mod noise;
+
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use noise::noise;
 use oncewire_codec::{
     ByteSet, DEFAULT_BLOCK, Decoded, Decoder, ENDRE_MARKER_BYTES, Encoder, Entropy, Kernels,
 };
@@ -25,17 +28,6 @@ const ENTROPIES: [Entropy; 4] =
 fn release(name: &str) -> Vec<u8> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../testdata/tz", name].iter().collect();
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The benches know what this content comes to, so the sequence stays.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
 }
 
 fn encoder(entropy: Entropy) -> Encoder {

@@ -5,21 +5,13 @@
 //! a fast one.
 #![allow(missing_docs)]
 
+mod noise;
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use noise::noise;
 use oncewire_codec::sampler::{Sampler, Sampling};
 use oncewire_codec::{DEFAULT_BLOCK, Kernels};
 use oncewire_family::SamplerKind;
-
-/// The bench knows how many markers this content has, so the sequence stays.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
 
 /// Letters and spaces about as frequent as in English, in no order: what a branch predictor cannot
 /// learn, and so fair to all levels.
