@@ -82,6 +82,14 @@ pub(crate) struct TuneArgs {
     pub(crate) json: bool,
 }
 
+/// A device that is not there.
+#[derive(Debug, Args)]
+pub(crate) struct SimulatedArgs {
+    /// Simulate this published device, with its content in memory
+    #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "place")]
+    pub(crate) like: Option<DeviceName>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,9 +104,8 @@ pub(crate) struct IndexBenchArgs {
     /// Directory for the index, a temporary file
     #[arg(value_name = "DIR")]
     pub(crate) place: Option<PathBuf>,
-    /// Simulate this published device, with its content in memory
-    #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "place")]
-    pub(crate) like: Option<DeviceName>,
+    #[command(flatten)]
+    pub(crate) simulated: SimulatedArgs,
     /// Size of the index on the device
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) flash: u64,
@@ -160,9 +167,8 @@ pub(crate) struct ReArgs {
     /// Directory for the index, a temporary file
     #[arg(long = "dir", value_name = "DIR")]
     pub(crate) place: Option<PathBuf>,
-    /// Simulate this published device, with its content in memory
-    #[arg(long, value_enum, value_name = "DEVICE", conflicts_with = "place")]
-    pub(crate) like: Option<DeviceName>,
+    #[command(flatten)]
+    pub(crate) simulated: SimulatedArgs,
     /// Size of each index on the device
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub(crate) flash: u64,

@@ -1,15 +1,17 @@
 //! `oncewire index bench`: look-ups and inserts of a full index.
 
 use super::measure::{Latencies, latencies};
+use super::place::{self, Place, PlaceFacts};
 use crate::args::index::{IndexBenchArgs, LayoutName, ListName};
 use crate::failure::{Failure, Outcome};
 use crate::quantity::binary;
 use crate::stdout;
 use crate::terminal::{Page, print};
-use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
+use oncewire_flash::device::Chip;
 use oncewire_flash::{
     Answer, Filter, Index, IndexError, Layout, List, OpenError, Options, OptionsBuilder,
 };
+use oncewire_kernels::random::SplitMix64;
 use oncewire_report::{Table, Unit, format};
 use serde::Serialize;
 use std::io;
@@ -20,16 +22,12 @@ use std::time::{Duration, Instant};
 const LOOK_UPS: usize = 20_000;
 /// Bytes of a key, and of a value.
 const KEY: usize = 8;
-/// Most bytes of a simulated device, whose content is in memory.
-const MOST_IN_MEMORY: u64 = 4 << 30;
 
 #[derive(Debug, Serialize)]
 struct Document {
     format: &'static str,
-    device: String,
-    /// Whether times are those of a simulated device.
-    simulated: bool,
-    flash_bytes: u64,
+    #[serde(flatten)]
+    place: PlaceFacts,
     memory: Used,
     super_tables: u32,
     incarnations: u32,
@@ -59,7 +57,7 @@ struct Used {
 struct Run {
     index: Index,
     chip: Option<Arc<Chip>>,
-    state: u64,
+    random: SplitMix64,
 }
 
 pub(crate) fn run(args: &IndexBenchArgs) -> Outcome {
@@ -72,10 +70,12 @@ pub(crate) fn run(args: &IndexBenchArgs) -> Outcome {
 
 fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
     let options = options(args)?;
-    let Place { name, device, chip } = device(args)?;
+    let unnamed = "name a directory for the index, or a device with --like";
+    let Place { name, device, chip } =
+        Place::of(args.simulated.like, args.place.as_deref(), args.flash, unnamed)?;
     let (index, _) = Index::open(device, &options).map_err(|error| refused(args, &error))?;
     let failed = |error: IndexError| Failure::failed(format!("{name}: {error}"));
-    let mut run = Run { index, chip, state: 1 };
+    let mut run = Run { index, chip, random: SplitMix64(1) };
     let range = range(run.index.capacity(), args.found);
     while run.index.stats().evicted < 8 {
         run.insert(range).map_err(failed)?;
@@ -94,8 +94,8 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
     };
     while !enough(&look_ups, &inserts, run.index.stats().incarnations) {
         let begun = run.begin();
-        if ((run.next() >> 11) as f64) < args.look_ups * (1u64 << 53) as f64 {
-            let key = run.next() % range;
+        if run.random.unit() < args.look_ups {
+            let key = run.random.next_u64() % range;
             let answer = run.index.get(&key.to_le_bytes()).map_err(failed)?;
             look_ups.push(run.elapsed(begun));
             match answer {
@@ -118,9 +118,11 @@ fn measure(args: &IndexBenchArgs) -> Outcome<Document> {
     let inserted = (filling.inserts + stats.inserts) * 2 * KEY as u64;
     Ok(Document {
         format: "oncewire-index-bench/1",
-        device: name.clone(),
-        simulated: args.like.is_some(),
-        flash_bytes: args.flash,
+        place: PlaceFacts {
+            device: name.clone(),
+            simulated: args.simulated.like.is_some(),
+            flash_bytes: args.flash,
+        },
         memory: Used {
             limit_bytes: args.memory,
             buffers_bytes: memory.buffers,
@@ -167,60 +169,17 @@ fn options(args: &IndexBenchArgs) -> Outcome<Options> {
     })
 }
 
-/// What the index lies on.
-struct Place {
-    name: String,
-    device: Box<dyn Device>,
-    /// If it is simulated.
-    chip: Option<Arc<Chip>>,
-}
-
-fn device(args: &IndexBenchArgs) -> Outcome<Place> {
-    if let Some(like) = args.like {
-        if args.flash > MOST_IN_MEMORY {
-            return Err(Failure::usage(format!(
-                "--flash {}: a simulated device is in memory, so use {} or less",
-                binary(args.flash),
-                binary(MOST_IN_MEMORY)
-            )));
-        }
-        let (name, costs) = super::costs(like);
-        let chip = Arc::new(Chip::new(Box::new(Memory::new(args.flash as usize)), costs));
-        let device = Box::new(chip.clone());
-        return Ok(Place { name: name.to_owned(), device, chip: Some(chip) });
-    }
-    let Some(place) = args.place.as_deref() else {
-        return Err(Failure::usage("name a directory for the index, or a device with --like"));
-    };
-    let device = FileDevice::temporary(place, args.flash)
-        .map_err(|error| Failure::io("make a temporary file in", place.display(), &error))?;
-    Ok(Place { name: place.display().to_string(), device: Box::new(device), chip: None })
-}
-
-/// Options that do not fit are wrong options.
 fn refused(args: &IndexBenchArgs, error: &OpenError) -> Failure {
-    match error {
-        OpenError::Device(error) => Failure::failed(error.to_string()),
-        OpenError::Memory { least, .. } => Failure::usage(format!(
-            "--memory {} is too little for --flash {}: use {} or more",
-            binary(args.memory),
-            binary(args.flash),
-            binary(*least)
-        )),
-        OpenError::Geometry(_) if args.layout == LayoutName::Sorted && args.buffers.is_none() => {
-            Failure::usage(format!(
-                "--flash {} is too small for buffers of {}: use more, or a smaller --buffer",
-                binary(args.flash),
-                binary(args.buffer)
-            ))
+    let buffers = match args.buffers {
+        None if args.layout == LayoutName::Sorted => {
+            format!("{}: use more, or a smaller --buffer", binary(args.buffer))
         }
-        OpenError::Geometry(_) => Failure::usage(format!(
-            "--flash {} is too small for buffers of {}: use four times as much, or smaller --buffers",
-            binary(args.flash),
-            binary(args.buffers.unwrap_or(args.memory / 2))
-        )),
-        error => Failure::usage(error.to_string()),
-    }
+        buffers => format!(
+            "{}: use four times as much, or smaller --buffers",
+            binary(buffers.unwrap_or(args.memory / 2))
+        ),
+    };
+    place::refused(error, args.memory, args.flash, &buffers)
 }
 
 /// Random keys below this number are found with this probability in a full index.
@@ -232,16 +191,8 @@ fn range(capacity: u64, found: f64) -> u64 {
 }
 
 impl Run {
-    /// SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let bits = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    }
-
     fn insert(&mut self, range: u64) -> Result<(), IndexError> {
-        let key = (self.next() % range).to_le_bytes();
+        let key = (self.random.next_u64() % range).to_le_bytes();
         self.index.insert(&key, &key)
     }
 
@@ -277,15 +228,15 @@ fn show<W: io::Write>(page: &mut Page<'_, W>, document: &Document) -> io::Result
     )?;
     page.line("")?;
     let memory = &document.memory;
-    let times = if document.simulated { "of its reads and writes alone" } else { "measured" };
+    let times = if document.place.simulated { "of its reads and writes alone" } else { "measured" };
     page.facts(&[
-        ("device", format!("{}, times {times}", document.device)),
+        ("device", format!("{}, times {times}", document.place.device)),
         (
             "index",
             format!(
                 "{} entries on {}; {} super tables of {} incarnations",
                 format::count_of(document.entries),
-                binary(document.flash_bytes),
+                binary(document.place.flash_bytes),
                 format::count_of(u64::from(document.super_tables)),
                 document.incarnations
             ),

@@ -2,6 +2,7 @@
 
 use oncewire_flash::device::{Aligned, Device, DeviceError, PAGE};
 use oncewire_flash::model::{Costs, Kind, Linear};
+use oncewire_kernels::random::SplitMix64;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -25,28 +26,17 @@ pub(super) struct Measured {
     pub(super) costs: Costs,
 }
 
-/// Pseudo-random numbers: a flash device may compress or detect zeros.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 /// Measures a device by overwriting it.
 ///
 /// # Errors
 ///
 /// If the device fails, or is smaller than 2 MiB.
 pub(super) fn measure(device: &dyn Device, time: Duration) -> Result<Measured, DeviceError> {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    // Random content: a flash device may compress or detect zeros.
+    let mut random = SplitMix64(1);
     let mut bytes = Aligned::new(1 << 20);
     for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
+        word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
     // Fill it first: pages that were never written are read from nowhere.
     let mut filled = 0;
@@ -76,7 +66,7 @@ pub(super) fn measure(device: &dyn Device, time: Duration) -> Result<Measured, D
     };
     let page = PAGE as u64;
     let mut random_read = |len: u64| {
-        let at = random.next() % (filled / len) * len;
+        let at = random.next_u64() % (filled / len) * len;
         device.read(at, &mut bytes[..len as usize])
     };
     let read = run("random read", page, time / 4, &mut random_read)?;
@@ -91,7 +81,7 @@ pub(super) fn measure(device: &dyn Device, time: Duration) -> Result<Measured, D
     let written = run("sequential write", 4 * page, time / 8, &mut write)?;
     let long_write = run("sequential write", 64 * page, time / 8, &mut write)?;
     let mut random_write = |len: u64| {
-        let at = random.next() % (filled / len) * len;
+        let at = random.next_u64() % (filled / len) * len;
         device.write(at, &bytes[..len as usize])
     };
     run("random write", page, time / 16, &mut random_write)?;

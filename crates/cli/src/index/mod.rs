@@ -2,6 +2,7 @@
 
 mod bench;
 mod measure;
+mod place;
 mod re;
 mod tune;
 

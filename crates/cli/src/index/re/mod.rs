@@ -10,6 +10,7 @@ mod present;
 mod store;
 mod synthetic;
 
+use super::place::PlaceFacts;
 use crate::args::index::{ChunkerName, ReArgs};
 use crate::csv_files::Files;
 use crate::failure::{Failure, Outcome};
@@ -31,10 +32,8 @@ const HEADER: u64 = 2;
 #[derive(Debug, Serialize)]
 struct Document {
     format: &'static str,
-    device: String,
-    /// Whether times are those of a simulated device.
-    simulated: bool,
-    flash_bytes: u64,
+    #[serde(flatten)]
+    place: PlaceFacts,
     memory_bytes: u64,
     chunker: &'static str,
     /// The link of the figure by objects.
@@ -135,7 +134,7 @@ pub(crate) fn run(args: &ReArgs) -> Outcome {
 }
 
 fn check(args: &ReArgs) -> Outcome {
-    if args.place.is_none() && args.like.is_none() {
+    if args.place.is_none() && args.simulated.like.is_none() {
         return Err(Failure::usage(
             "name a directory for the index with --dir, or a device with --like",
         ));
@@ -178,9 +177,11 @@ fn measure(args: &ReArgs) -> Outcome<Document> {
     }
     Ok(Document {
         format: "oncewire-index-re/1",
-        device,
-        simulated: args.like.is_some(),
-        flash_bytes: args.flash,
+        place: PlaceFacts {
+            device,
+            simulated: args.simulated.like.is_some(),
+            flash_bytes: args.flash,
+        },
         memory_bytes: args.memory,
         chunker,
         object_link_bits_per_second: args.object_link,

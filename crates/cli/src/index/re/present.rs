@@ -34,7 +34,7 @@ pub(super) fn figures(document: &Document) -> Vec<Figure> {
 }
 
 pub(super) fn report(document: &Document, figures: &[Figure]) -> Report {
-    let times = if document.simulated { "of its reads and writes alone" } else { "measured" };
+    let times = if document.place.simulated { "of its reads and writes alone" } else { "measured" };
     let content = |trace: &Measured| {
         format!(
             "{}: {} objects, {} in {} chunks, {} redundant",
@@ -46,12 +46,12 @@ pub(super) fn report(document: &Document, figures: &[Figure]) -> Report {
         )
     };
     let setting = Block::Facts(vec![
-        ("device".into(), vec![format!("{}, times {times}", document.device)]),
+        ("device".into(), vec![format!("{}, times {times}", document.place.device)]),
         (
             "index".into(),
             vec![format!(
                 "{} with {} of memory, full before the content comes",
-                binary(document.flash_bytes),
+                binary(document.place.flash_bytes),
                 binary(document.memory_bytes)
             )],
         ),
@@ -59,7 +59,7 @@ pub(super) fn report(document: &Document, figures: &[Figure]) -> Report {
     ]);
     Report {
         kind: "Redundancy elimination with an index",
-        title: document.device.clone(),
+        title: document.place.device.clone(),
         about: format!("Chunks of 1 to 2 KiB by {}", document.chunker),
         summary: Summary { headline: headline(document), ..Summary::default() },
         sections: [Section::new("setting", "Setting").with(setting)]

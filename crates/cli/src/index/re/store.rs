@@ -3,16 +3,15 @@
 use super::content::{Name, Trace};
 use crate::args::index::ReArgs;
 use crate::failure::{Failure, Outcome};
+use crate::index::place::{self, Place};
 use crate::quantity::binary;
-use oncewire_flash::device::{Chip, Device, FileDevice, Memory};
+use oncewire_flash::device::Chip;
 use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, OpenError, Options, Unbuffered};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes of a value: where the content cache has the chunk.
 const VALUE: usize = 8;
-/// Most bytes of a simulated device, whose content is in memory.
-const MOST_IN_MEMORY: u64 = 4 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -82,7 +81,9 @@ impl Iterator for Past<'_> {
 impl Store {
     /// A full index with the past of a trace.
     pub(super) fn new(kind: Kind, args: &ReArgs, trace: &Trace) -> Outcome<Store> {
-        let (device, chip, name) = device(args)?;
+        let unnamed = "name a directory for the index with --dir";
+        let Place { name, device, chip } =
+            Place::of(args.simulated.like, args.place.as_deref(), args.flash, unnamed)?;
         let failed = |error: IndexError| Failure::failed(format!("{name}: {error}"));
         let past = |history, count, first| Past { history, count, first, done: 0, planted: 0 };
         let table = match kind {
@@ -180,43 +181,7 @@ fn room(args: &ReArgs, trace: &Trace, capacity: u64) -> Outcome {
     )))
 }
 
-type Place = (Box<dyn Device>, Option<Arc<Chip>>, String);
-
-fn device(args: &ReArgs) -> Outcome<Place> {
-    if let Some(like) = args.like {
-        if args.flash > MOST_IN_MEMORY {
-            return Err(Failure::usage(format!(
-                "--flash {}: a simulated device is in memory, so use {} or less",
-                binary(args.flash),
-                binary(MOST_IN_MEMORY)
-            )));
-        }
-        let (name, costs) = crate::index::costs(like);
-        let chip = Arc::new(Chip::new(Box::new(Memory::new(args.flash as usize)), costs));
-        return Ok((Box::new(chip.clone()), Some(chip), name.to_owned()));
-    }
-    let Some(place) = args.place.as_deref() else {
-        return Err(Failure::usage("name a directory for the index with --dir"));
-    };
-    let device = FileDevice::temporary(place, args.flash)
-        .map_err(|error| Failure::io("make a temporary file in", place.display(), &error))?;
-    Ok((Box::new(device), None, place.display().to_string()))
-}
-
 fn refused(args: &ReArgs, error: &OpenError) -> Failure {
-    match error {
-        OpenError::Device(error) => Failure::failed(error.to_string()),
-        OpenError::Memory { least, .. } => Failure::usage(format!(
-            "--memory {} is too little for --flash {}: use {} or more",
-            binary(args.memory),
-            binary(args.flash),
-            binary(*least)
-        )),
-        OpenError::Geometry(_) => Failure::usage(format!(
-            "--flash {} is too small for buffers of {}: use four times as much, or less --memory",
-            binary(args.flash),
-            binary(args.memory / 2)
-        )),
-        error => Failure::usage(error.to_string()),
-    }
+    let buffers = format!("{}: use four times as much, or less --memory", binary(args.memory / 2));
+    place::refused(error, args.memory, args.flash, &buffers)
 }

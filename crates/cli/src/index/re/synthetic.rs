@@ -6,6 +6,7 @@
 
 use super::content::{SHORTEST, Trace};
 use oncewire_codec::sampler::Sampler;
+use oncewire_kernels::random::SplitMix64;
 
 /// Sizes of objects in bytes: Pareto with this shape between these limits.
 const SMALLEST: f64 = 4096.0;
@@ -18,40 +19,20 @@ const RECENT: usize = 200;
 /// How strongly the share of repeats follows what is missing.
 const GAIN: f64 = 20.0;
 
-struct Random(u64);
+/// A number below `limit`.
+fn below(random: &mut SplitMix64, limit: usize) -> usize {
+    (random.next_u64() % limit.max(1) as u64) as usize
+}
 
-impl Random {
-    /// SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    }
-
-    /// Uniform in [0, 1).
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    /// By the inverse of the distribution.
-    fn size(&mut self, largest: f64) -> usize {
-        let ratio = (SMALLEST / largest).powf(SHAPE);
-        (SMALLEST / (1.0 - self.share() * (1.0 - ratio)).powf(1.0 / SHAPE)) as usize
-    }
+/// The size of an object of `largest` bytes at most, by the inverse of the distribution.
+fn object_size(random: &mut SplitMix64, largest: f64) -> usize {
+    let ratio = (SMALLEST / largest).powf(SHAPE);
+    (SMALLEST / (1.0 - random.unit() * (1.0 - ratio)).powf(1.0 / SHAPE)) as usize
 }
 
 /// Random bytes of a seed.
 pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = Random(seed);
-    let mut bytes: Vec<u8> =
-        (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
+    SplitMix64(seed).bytes(len)
 }
 
 /// A trace of about `size` bytes, of which `redundancy` repeat; of these, a share of `recent` was in
@@ -64,7 +45,7 @@ pub(super) fn trace(
     seed: u64,
 ) -> Trace {
     let mut trace = Trace::default();
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     // No object decides alone how much of a short trace repeats.
     let largest = (size as f64 / 64.0).clamp(2.0 * SMALLEST, LARGEST);
     let mut sources = Sources { last: Vec::new(), recent, largest };
@@ -75,24 +56,24 @@ pub(super) fn trace(
         let wanted = if redundancy == 0.0 { 0.0 } else { wanted };
         // Half of the repeats are whole objects.
         let whole = wanted / 2.0;
-        let object = if random.share() < whole {
+        let object = if random.unit() < whole {
             sources.choose(&mut random, &mut trace, sampler)
         } else {
-            let len = random.size(largest);
+            let len = object_size(&mut random, largest);
             let pieces = (wanted / 2.0) / (1.0 - whole);
             let mut object = Vec::with_capacity(len);
             while object.len() < len {
-                let piece = (len - object.len()).min(1 + random.below(2 * PIECE as usize));
-                let repeat = (random.share() < pieces)
+                let piece = (len - object.len()).min(1 + below(&mut random, 2 * PIECE as usize));
+                let repeat = (random.unit() < pieces)
                     .then(|| sources.choose(&mut random, &mut trace, sampler));
                 match repeat {
                     // Shorter ones have no whole chunk.
                     Some(repeat) if repeat.len() > 4 * SHORTEST => {
-                        let from = random.below(repeat.len() - 4 * SHORTEST);
+                        let from = below(&mut random, repeat.len() - 4 * SHORTEST);
                         let piece = piece.min(repeat.len() - from);
                         object.extend_from_slice(&repeat[from..from + piece]);
                     }
-                    _ => object.extend(content(random.next(), piece)),
+                    _ => object.extend(content(random.next_u64(), piece)),
                 }
             }
             object
@@ -117,12 +98,12 @@ struct Sources {
 }
 
 impl Sources {
-    fn choose(&self, random: &mut Random, trace: &mut Trace, sampler: &dyn Sampler) -> Vec<u8> {
-        if !self.last.is_empty() && random.share() < self.recent {
-            return self.last[random.below(self.last.len())].clone();
+    fn choose(&self, random: &mut SplitMix64, trace: &mut Trace, sampler: &dyn Sampler) -> Vec<u8> {
+        if !self.last.is_empty() && random.unit() < self.recent {
+            return self.last[below(random, self.last.len())].clone();
         }
-        let len = random.size(self.largest);
-        let object = content(random.next(), len);
+        let len = object_size(random, self.largest);
+        let object = content(random.next_u64(), len);
         trace.push_history(sampler, &object);
         object
     }
