@@ -54,18 +54,8 @@ pub(crate) struct PlanArgs {
     /// Show what changes from this plan, which --manifests wrote and which is in force
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// Write a self-contained HTML report to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write every table as CSV into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Print every section, not only the result
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) full: bool,
-    /// Print one JSON document instead of the summary
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) result: ResultArgs,
 }
 
 #[derive(Debug, Args)]
@@ -146,14 +136,9 @@ pub(crate) struct EmulateArgs {
     pub(crate) json: bool,
 }
 
-/// Network, traffic and devices.
+/// What is made of a map.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ScenarioArgs {
-    /// Topology file; `-` is standard input
-    pub(crate) topology: PathBuf,
-    /// Companion of the topology: Rocketfuel's latencies.intra, or REPETITA's .demands
-    #[arg(long, visible_alias = "demands", value_name = "FILE", help_heading = "Network")]
-    pub(crate) latencies: Option<PathBuf>,
+pub(crate) struct MapArgs {
     /// Table of cities, for maps that give only their names: geonameid, name, country, admin1, lat,
     /// lon, population, separated by tabs
     #[arg(long, value_name = "FILE", help_heading = "Network")]
@@ -170,6 +155,35 @@ pub(crate) struct ScenarioArgs {
     /// Add N access routers to each PoP, where traffic enters and leaves
     #[arg(long, value_name = "N", help_heading = "Network")]
     pub(crate) access: Option<u32>,
+}
+
+/// Where a result goes beside or instead of the summary.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// Write a self-contained HTML report to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write every table as CSV into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Print every section, not only the result
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
+    /// Print one JSON document instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Network, traffic and devices.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ScenarioArgs {
+    /// Topology file; `-` is standard input
+    pub(crate) topology: PathBuf,
+    /// Companion of the topology: Rocketfuel's latencies.intra, or REPETITA's .demands
+    #[arg(long, visible_alias = "demands", value_name = "FILE", help_heading = "Network")]
+    pub(crate) latencies: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) map: MapArgs,
     /// Count links to and from access routers in the footprint, although they lie within a PoP
     #[arg(long, help_heading = "Network")]
     pub(crate) count_access: bool,
@@ -275,7 +289,7 @@ impl ScenarioArgs {
         let ScenarioArgs {
             topology,
             latencies,
-            cities,
+            map: MapArgs { cities, .. },
             paths,
             routes,
             profile,

@@ -1,5 +1,6 @@
 //! Arguments of `route`.
 
+use super::plan::{MapArgs, ResultArgs};
 use crate::quantity::{parse_percent, parse_rate};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -80,22 +81,8 @@ pub(crate) struct RouteArgs {
     /// Companion of the topology: Rocketfuel's latencies.intra, or REPETITA's .demands
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub(crate) latencies: Option<PathBuf>,
-    /// Table of cities, for maps that give only their names: geonameid, name, country, admin1, lat,
-    /// lon, population, separated by tabs
-    #[arg(long, value_name = "FILE", help_heading = "Network")]
-    pub(crate) cities: Option<PathBuf>,
-    /// Merge the routers of each city into one node
-    #[arg(long, help_heading = "Network")]
-    pub(crate) pops: bool,
-    /// Keep the K PoPs of highest degree
-    #[arg(long, value_name = "K", help_heading = "Network")]
-    pub(crate) reduce: Option<usize>,
-    /// Let only the K PoPs of highest degree send and receive; the others forward
-    #[arg(long, value_name = "K", help_heading = "Network")]
-    pub(crate) endpoints: Option<usize>,
-    /// Add N access routers to each PoP, where traffic enters and leaves
-    #[arg(long, value_name = "N", help_heading = "Network")]
-    pub(crate) access: Option<u32>,
+    #[command(flatten)]
+    pub(crate) map: MapArgs,
     /// Keep only the largest connected part of the map
     #[arg(long, help_heading = "Network")]
     pub(crate) largest_part: bool,
@@ -108,24 +95,15 @@ pub(crate) struct RouteArgs {
     /// Begin with these routes, which --routes wrote, and keep them if they are within the gap
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
-    /// Write a self-contained HTML report to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Write every table as CSV into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Print every section, not only the result
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) full: bool,
-    /// Print one JSON document instead of the summary
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) result: ResultArgs,
 }
 
 impl RouteArgs {
     /// Every input file.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.latencies, &self.cities, &self.eliminate, &self.against, &self.profile];
+        let files =
+            [&self.latencies, &self.map.cities, &self.eliminate, &self.against, &self.profile];
         std::iter::once(&*self.topology).chain(files.into_iter().filter_map(|file| file.as_deref()))
     }
 }

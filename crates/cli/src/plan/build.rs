@@ -1,6 +1,7 @@
 //! From solution and evaluation to the document that is shown.
 
 use super::about;
+use super::common::MapFacts;
 use super::document::{
     Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
@@ -228,13 +229,8 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
             .collect(),
         ingresses,
         nodes: node_rows(instance, &labels),
-        links: Vec::new(),
-        devices: Vec::new(),
-        upgrades: Vec::new(),
-        deployment: Vec::new(),
-        manifests: None,
-        changes: None,
         notes: vec!["Each ingress alone, with its share of each device, by volume.".into()],
+        ..Document::default()
     };
     Built { document, plan: None }
 }
@@ -279,15 +275,9 @@ fn of(schemes: &[Comparison], scheme: baseline::Scheme) -> Option<&Comparison> {
 }
 
 fn facts(instance: &Instance) -> NetworkFacts {
-    let network = &instance.network;
     let hops: usize = instance.paths.iter().map(|path| path.links.len()).sum();
     NetworkFacts {
-        name: network.name.clone(),
-        source: network.source.clone(),
-        derivation: network.derivation.clone(),
-        nodes: network.nodes.len(),
-        links: network.links.len(),
-        ingresses: instance.store_count(),
+        map: MapFacts::new(&instance.network, instance.store_count()),
         paths: instance.paths.len(),
         devices: instance.devices.len(),
         variables: instance.hop_count(),

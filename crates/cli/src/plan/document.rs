@@ -1,12 +1,13 @@
 //! The result of a plan as plain data: the JSON document, from which reports are made.
 
+use super::common::MapFacts;
 use serde::Serialize;
 
 /// Format of the document. Its number grows when a field is removed or changes its meaning.
 pub(crate) const FORMAT: &str = "oncewire-plan/1";
 
 /// The result of a plan.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Document {
     pub(crate) format: &'static str,
     pub(crate) network: NetworkFacts,
@@ -34,14 +35,8 @@ pub(crate) struct Document {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct NetworkFacts {
-    pub(crate) name: String,
-    pub(crate) source: String,
-    /// How it was derived from the input.
-    pub(crate) derivation: Vec<String>,
-    pub(crate) nodes: usize,
-    /// Directed.
-    pub(crate) links: usize,
-    pub(crate) ingresses: usize,
+    #[serde(flatten)]
+    pub(crate) map: MapFacts,
     pub(crate) paths: usize,
     pub(crate) devices: usize,
     /// d(p, r): hops of all paths.

@@ -2,6 +2,7 @@
 //! network.
 
 mod build;
+pub(crate) mod common;
 mod document;
 pub(crate) mod emulate;
 pub(crate) mod profile;
@@ -127,7 +128,7 @@ struct Outputs {
 
 impl Outputs {
     fn open(args: &PlanArgs) -> Outcome<Outputs> {
-        for (path, what) in [(&args.report, "--report"), (&args.manifests, "--manifests")] {
+        for (path, what) in [(&args.result.report, "--report"), (&args.manifests, "--manifests")] {
             if path.as_deref().is_some_and(|path| path == Path::new("-")) {
                 return Err(Failure::usage(format!(
                     "{what} writes a file, standard output has the summary; name a file"
@@ -140,8 +141,8 @@ impl Outputs {
             path.as_deref().map(|path| outputs.file(option, Some(path))).transpose()
         };
         let (report, manifests) =
-            (file("--report", &args.report)?, file("--manifests", &args.manifests)?);
-        if let Some(directory) = &args.csv {
+            (file("--report", &args.result.report)?, file("--manifests", &args.manifests)?);
+        if let Some(directory) = &args.result.csv {
             outputs.directory("--csv", directory, report::csv::is_ours)?;
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
@@ -160,23 +161,23 @@ impl Outputs {
             written.push(file);
             note(path, "the plan: what each device needs to know");
         }
-        if let (Some(path), Some(mut file)) = (&args.report, self.report) {
+        if let (Some(path), Some(mut file)) = (&args.result.report, self.report) {
             file.write(
                 oncewire_report::html::render(&report::present::report(&built.document)).as_bytes(),
             )?;
             written.push(file);
             note(path, "the report; open it in a browser");
         }
-        if let Some(directory) = &args.csv {
+        if let Some(directory) = &args.result.csv {
             let files = report::csv::write(&built.document, directory)?;
             note(directory, &format!("{} files", files.len()));
             written.extend(files);
         }
         finish(written)?;
-        if args.json {
+        if args.result.json {
             return stdout::json(&built.document);
         }
-        crate::terminal::print("--csv", |page| match args.full {
+        crate::terminal::print("--csv", |page| match args.result.full {
             true => page.report(&report::present::report(&built.document)),
             false => report::present::overview(page, &built.document),
         })

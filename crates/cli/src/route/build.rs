@@ -5,7 +5,7 @@ use super::document::{
 };
 use crate::args::route::RouteArgs;
 use crate::format;
-use crate::plan::{scenario::label, watch::Progress};
+use crate::plan::{common::MapFacts, scenario::label, watch::Progress};
 use oncewire_plan::ra::{Cost, LoadLimit, Objective, Outcome, Request};
 use oncewire_plan::{LinkId, NodeId, network::Role};
 use oncewire_report::Unit;
@@ -46,12 +46,7 @@ pub(super) fn document(
     Document {
         format: FORMAT,
         network: NetworkFacts {
-            name: network.name.clone(),
-            source: network.source.clone(),
-            derivation: network.derivation.clone(),
-            nodes: network.nodes.len(),
-            links: network.links.len(),
-            ingresses: outcome.ingresses.len(),
+            map: MapFacts::new(network, outcome.ingresses.len()),
             pairs: outcome.ingresses.iter().map(|of| egresses(of.ingress)).sum(),
         },
         settings: settings(args, request, volumes.iter().sum()),

@@ -1,5 +1,6 @@
 //! Routes as plain data: the JSON document, from which reports are made.
 
+use crate::plan::common::MapFacts;
 use serde::Serialize;
 
 /// Format of the document. Its number grows when a field is removed or changes its meaning.
@@ -23,14 +24,8 @@ pub(crate) struct Document {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct NetworkFacts {
-    pub(crate) name: String,
-    pub(crate) source: String,
-    /// How it was derived from the input.
-    pub(crate) derivation: Vec<String>,
-    pub(crate) nodes: usize,
-    /// Directed.
-    pub(crate) links: usize,
-    pub(crate) ingresses: usize,
+    #[serde(flatten)]
+    pub(crate) map: MapFacts,
     /// Ingress and egress.
     pub(crate) pairs: usize,
 }

@@ -118,13 +118,13 @@ fn network(args: &RouteArgs, topology: Text) -> Outcome<Network> {
     let text = |path: &Option<_>| path.as_deref().map(scenario::text).transpose();
     let mut given = Scenario::new(topology);
     given.companion = text(&args.latencies)?;
-    given.cities = text(&args.cities)?;
+    given.cities = text(&args.map.cities)?;
     given.shape.largest_component = args.largest_part;
-    given.shape.to_pops = args.pops;
+    given.shape.to_pops = args.map.pops;
     given.shape.populated_only = true;
-    given.shape.reduce = args.reduce;
-    given.shape.endpoints = args.endpoints;
-    given.shape.access_routers = args.access;
+    given.shape.reduce = args.map.reduce;
+    given.shape.endpoints = args.map.endpoints;
+    given.shape.access_routers = args.map.access;
     Ok(given.network()?)
 }
 
@@ -229,7 +229,7 @@ struct Outputs {
 
 impl Outputs {
     fn open(args: &RouteArgs) -> Outcome<Outputs> {
-        for (path, what) in [(&args.report, "--report"), (&args.routes, "--routes")] {
+        for (path, what) in [(&args.result.report, "--report"), (&args.routes, "--routes")] {
             if path.as_deref() == Some(Path::new("-")) {
                 return Err(Failure::usage(format!(
                     "{what} writes a file, standard output has the summary; name a file"
@@ -237,11 +237,15 @@ impl Outputs {
             }
         }
         let mut outputs = output::Outputs::beside(args.inputs())?;
-        let report =
-            args.report.as_deref().map(|path| outputs.file("--report", Some(path))).transpose()?;
+        let report = args
+            .result
+            .report
+            .as_deref()
+            .map(|path| outputs.file("--report", Some(path)))
+            .transpose()?;
         let routes =
             args.routes.as_deref().map(|path| outputs.file("--routes", Some(path))).transpose()?;
-        if let Some(directory) = &args.csv {
+        if let Some(directory) = &args.result.csv {
             outputs.directory("--csv", directory, tables::is_ours)?;
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
@@ -253,7 +257,7 @@ impl Outputs {
     fn write(self, args: &RouteArgs, document: &Document, routes: &str) -> Outcome {
         let note = |path: &Path, what: &str| progress::note(&format!("{}: {what}", path.display()));
         let mut written = Vec::new();
-        if let (Some(path), Some(mut file)) = (&args.report, self.report) {
+        if let (Some(path), Some(mut file)) = (&args.result.report, self.report) {
             file.write(oncewire_report::html::render(&report::report(document)).as_bytes())?;
             written.push(file);
             note(path, "the report; open it in a browser");
@@ -263,16 +267,16 @@ impl Outputs {
             written.push(file);
             note(path, "the routes, for `oncewire plan --routes`");
         }
-        if let Some(directory) = &args.csv {
+        if let Some(directory) = &args.result.csv {
             let files = tables::write(document, directory)?;
             note(directory, &format!("{} files", files.len()));
             written.extend(files);
         }
         finish(written)?;
-        if args.json {
+        if args.result.json {
             return stdout::json(document);
         }
-        crate::terminal::print("--csv", |page| match args.full {
+        crate::terminal::print("--csv", |page| match args.result.full {
             true => page.report(&report::report(document)),
             false => report::overview(page, document),
         })

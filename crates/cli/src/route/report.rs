@@ -2,10 +2,11 @@
 
 use super::document::Document;
 use super::tables;
+use crate::plan::common;
 use crate::terminal::Page;
 use oncewire_report::{
-    Axis, Block, Chart, ChartKind, Fact, Map, MapLink, MapNode, Report, Section, Series, Summary,
-    TableView, Unit, format,
+    Block, Chart, Fact, Map, MapLink, MapNode, Report, Section, Series, Summary, TableView, Unit,
+    format,
 };
 use std::io;
 
@@ -17,13 +18,13 @@ pub(super) fn report(document: &Document) -> Report {
     let count = |count: usize| format::count_of(count as u64);
     Report {
         kind: "Redundancy-aware routes",
-        title: if network.name.is_empty() { "no name".into() } else { network.name.clone() },
+        title: network.map.title(),
         about: format!(
             "{} nodes, {} directed links, {} pairs of {} ingresses with egresses.",
-            count(network.nodes),
-            count(network.links),
+            count(network.map.nodes),
+            count(network.map.links),
             count(network.pairs),
-            count(network.ingresses)
+            count(network.map.ingresses)
         ),
         summary: summary(document),
         sections: sections(document),
@@ -108,14 +109,7 @@ fn sections(document: &Document) -> Vec<Section> {
 }
 
 fn network(document: &Document) -> Vec<(String, Vec<String>)> {
-    let network = &document.network;
-    let mut lines = vec![("name".to_owned(), vec![network.name.clone()])];
-    if !network.source.is_empty() {
-        lines.push(("source".into(), vec![network.source.clone()]));
-    }
-    if !network.derivation.is_empty() {
-        lines.push(("made by".into(), network.derivation.clone()));
-    }
+    let mut lines = document.network.map.lines();
     lines.extend(document.settings.iter().map(|(name, value)| (name.clone(), vec![value.clone()])));
     lines
 }
@@ -171,16 +165,8 @@ fn distribution(document: &Document) -> Chart {
         shares.sort_by(f64::total_cmp);
         (1..).zip(shares).map(|(at, share)| (share, f64::from(at) / whole)).collect()
     };
-    Chart {
-        id: "distribution",
-        caption: "Cumulative distribution of the footprint reduction over ingresses".into(),
-        kind: ChartKind::Step,
-        x: Axis::new("footprint reduction", Unit::Share),
-        y: Axis::new("share of ingresses", Unit::Share),
-        right: None,
-        series: vec![
-            Series::new("RA", steps(|of| of.reduction)),
-            Series::new("SP-RE", steps(|of| of.shortest_reduction)),
-        ],
-    }
+    common::distribution(vec![
+        Series::new("RA", steps(|of| of.reduction)),
+        Series::new("SP-RE", steps(|of| of.shortest_reduction)),
+    ])
 }

@@ -4,6 +4,7 @@ use super::document::Document;
 use crate::csv_files::Files;
 use crate::failure::Outcome;
 use crate::output::Output;
+use crate::plan::common;
 use oncewire_report::{Cell, Table, Unit, csv};
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub(super) fn write(document: &Document, dir: &Path) -> Outcome<Vec<Output>> {
     let mut files = Files::new(dir)?;
     let tables = [
         summary(document),
-        settings(document),
+        common::settings(&document.settings),
         schemes(document),
         ingresses(document),
         links(document),
@@ -49,24 +50,15 @@ fn summary(document: &Document) -> Table {
         ("gap", "share", solution.gap.into()),
         ("cost of making paths trees", "share", solution.repair.into()),
         ("trees", "", count(solution.trees)),
-        ("nodes", "", count(network.nodes)),
-        ("links", "", count(network.links)),
-        ("ingresses", "", count(network.ingresses)),
+        ("nodes", "", count(network.map.nodes)),
+        ("links", "", count(network.map.links)),
+        ("ingresses", "", count(network.map.ingresses)),
         ("pairs", "", count(network.pairs)),
     ];
     let columns = [("what", Unit::Text), ("unit", Unit::Text), ("value", Unit::Number)];
     let rows =
         rows.into_iter().map(|(what, unit, value)| vec![what.into(), unit.into(), value]).collect();
     Table::new("summary", "The routes in numbers", &columns, rows)
-}
-
-fn settings(document: &Document) -> Table {
-    let rows = document
-        .settings
-        .iter()
-        .map(|(name, value)| vec![name.clone().into(), value.clone().into()])
-        .collect();
-    Table::new("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
 }
 
 /// Columns with gauges.

@@ -1,5 +1,6 @@
 //! A plan as a report for presenters.
 
+use super::super::common;
 use super::super::document::{DeviceRow, Document, Goal, IngressRow, LinkRow, NodeRow};
 use super::tables;
 use crate::terminal::Page;
@@ -20,13 +21,13 @@ pub(crate) fn report(document: &Document) -> Report {
     let count = |count: usize| format::count_of(count as u64);
     Report {
         kind: "Network plan",
-        title: if network.name.is_empty() { "no name".into() } else { network.name.clone() },
+        title: network.map.title(),
         about: format!(
             "{} nodes, {} directed links, {} paths from {} ingresses, {} devices.",
-            count(network.nodes),
-            count(network.links),
+            count(network.map.nodes),
+            count(network.map.links),
             count(network.paths),
-            count(network.ingresses),
+            count(network.map.ingresses),
             count(network.devices)
         ),
         summary: summary(document),
@@ -171,17 +172,11 @@ fn facts<const N: usize>(facts: [(&str, String); N]) -> Vec<(String, Vec<String>
 fn network(document: &Document) -> Vec<(String, Vec<String>)> {
     let network = &document.network;
     let count = |count: usize| format::count_of(count as u64);
-    let mut lines = vec![("name".to_owned(), vec![network.name.clone()])];
-    if !network.source.is_empty() {
-        lines.push(("source".into(), vec![network.source.clone()]));
-    }
-    if !network.derivation.is_empty() {
-        lines.push(("made by".into(), network.derivation.clone()));
-    }
+    let mut lines = network.map.lines();
     let hops = format::number(network.mean_hops, Unit::Number);
     let (nodes, links, devices) =
-        (count(network.nodes), count(network.links), count(network.devices));
-    let (paths, ingresses) = (count(network.paths), count(network.ingresses));
+        (count(network.map.nodes), count(network.map.links), count(network.devices));
+    let (paths, ingresses) = (count(network.paths), count(network.map.ingresses));
     let (epoch, volume) = (
         format::number(network.epoch_seconds, Unit::Seconds),
         format::number(network.volume_bytes, Unit::Bytes),
@@ -277,15 +272,7 @@ fn distribution(document: &Document) -> Chart {
         series
             .push(Series::new(name, steps(rows.iter().filter_map(|row| of(row, name)).collect())));
     }
-    Chart {
-        id: "distribution",
-        caption: "Cumulative distribution of the footprint reduction over ingresses".into(),
-        kind: ChartKind::Step,
-        x: Axis::new("footprint reduction", Unit::Share),
-        y: Axis::new("share of ingresses", Unit::Share),
-        right: None,
-        series,
-    }
+    common::distribution(series)
 }
 
 fn curve(document: &Document) -> Chart {

@@ -1,5 +1,6 @@
 //! Plans of invented numbers: over a given map, over an invented one, with names and numbers that mean harm, and of nothing.
 
+use super::super::common::MapFacts;
 use super::super::document::{
     Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
     NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
@@ -159,15 +160,18 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
     Document {
         format: FORMAT,
         network: NetworkFacts {
-            name: name.into(),
-            source: "Rocketfuel ISP maps 2002 (Spring, Mahajan, Wetherall, SIGCOMM 2002)".into(),
-            derivation: vec![
-                format!("{access} access routers added to each of {} PoPs", pops.len()),
-                "Shortest paths by weight".into(),
-            ],
-            nodes: nodes.len(),
-            links: links.len(),
-            ingresses: ingresses.len(),
+            map: MapFacts {
+                name: name.into(),
+                source: "Rocketfuel ISP maps 2002 (Spring, Mahajan, Wetherall, SIGCOMM 2002)"
+                    .into(),
+                derivation: vec![
+                    format!("{access} access routers added to each of {} PoPs", pops.len()),
+                    "Shortest paths by weight".into(),
+                ],
+                nodes: nodes.len(),
+                links: links.len(),
+                ingresses: ingresses.len(),
+            },
             paths: ingresses.len() * ingresses.len().saturating_sub(1),
             devices: devices.len(),
             variables: 410_233,
@@ -340,8 +344,8 @@ pub(super) fn document() -> Document {
     document.schemes[2].reduction = f64::NAN;
     document.settings.push((HOSTILE.into(), HOSTILE.into()));
     document.notes.push(HOSTILE.into());
-    document.network.source = HOSTILE.into();
-    document.network.derivation.push(HOSTILE.into());
+    document.network.map.source = HOSTILE.into();
+    document.network.map.derivation.push(HOSTILE.into());
     document.verdict.headline = HOSTILE.into();
     document.verdict.of_ideal = Some(f64::NAN);
     document.solution.method = HOSTILE.into();
@@ -361,19 +365,7 @@ pub(super) fn document() -> Document {
 pub(super) fn empty() -> Document {
     Document {
         format: FORMAT,
-        network: NetworkFacts::default(),
-        settings: Vec::new(),
         verdict: Verdict { headline: "There is nothing to plan.".into(), ..Verdict::default() },
-        solution: SolutionFacts::default(),
-        schemes: Vec::new(),
-        ingresses: Vec::new(),
-        nodes: Vec::new(),
-        links: Vec::new(),
-        devices: Vec::new(),
-        upgrades: Vec::new(),
-        deployment: Vec::new(),
-        manifests: None,
-        changes: None,
-        notes: Vec::new(),
+        ..Document::default()
     }
 }

@@ -1,5 +1,6 @@
 //! The tables of a plan, for all presenters.
 
+use super::super::common;
 use super::super::document::{Document, Goal, LinkRow};
 use oncewire_report::{Cell, Table, Unit};
 use std::cmp::Ordering;
@@ -52,9 +53,9 @@ pub(super) fn summary(document: &Document) -> Table {
         ("gap", "share", solution.gap.into()),
         ("iterations", "", Cell::Count(solution.iterations.into())),
         ("ranges", "", count(solution.ranges)),
-        ("nodes", "", count(network.nodes)),
-        ("links", "", count(network.links)),
-        ("ingresses", "", count(network.ingresses)),
+        ("nodes", "", count(network.map.nodes)),
+        ("links", "", count(network.map.links)),
+        ("ingresses", "", count(network.map.ingresses)),
         ("paths", "", count(network.paths)),
         ("devices", "", count(network.devices)),
         ("variables", "", count(network.variables)),
@@ -69,13 +70,8 @@ pub(super) fn summary(document: &Document) -> Table {
     Table::new("summary", "The plan in numbers", &columns, rows)
 }
 
-pub(super) fn settings(document: &Document) -> Table {
-    let rows = document
-        .settings
-        .iter()
-        .map(|(name, value)| vec![name.clone().into(), value.clone().into()])
-        .collect();
-    Table::new("settings", "Settings", &[("setting", Unit::Text), ("value", Unit::Text)], rows)
+fn settings(document: &Document) -> Table {
+    common::settings(&document.settings)
 }
 
 pub(super) fn schemes(document: &Document) -> Table {
