@@ -18,144 +18,13 @@ pub(super) struct Pop {
 
 /// A plan over that map, with that many access routers per PoP.
 pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: usize) -> Document {
-    let mut random = noise(11);
-    let mut neighbours = vec![Vec::new(); pops.len()];
-    for &(a, b) in cables {
-        neighbours[a].push(b);
-        neighbours[b].push(a);
-    }
-    // Gravity traffic on shortest paths.
-    let whole: f64 = pops.iter().map(|pop| pop.population).sum();
-    let mut loads = vec![vec![(0.0, 0.0); pops.len()]; pops.len()];
-    for from in 0..pops.len() {
-        let mut parent = vec![usize::MAX; pops.len()];
-        parent[from] = from;
-        let mut queue = VecDeque::from([from]);
-        while let Some(at) = queue.pop_front() {
-            for &next in &neighbours[at] {
-                if parent[next] == usize::MAX {
-                    parent[next] = at;
-                    queue.push_back(next);
-                }
-            }
-        }
-        for to in 0..pops.len() {
-            let volume = 3e9 * pops.len() as f64 * pops[from].population / whole
-                * pops[to].population
-                / whole;
-            let mut way = vec![to];
-            while parent[*way.last().unwrap()] != usize::MAX && *way.last().unwrap() != from {
-                way.push(parent[*way.last().unwrap()]);
-            }
-            for (hops, pair) in way.windows(2).rev().enumerate() {
-                let load = &mut loads[pair[1]][pair[0]];
-                load.0 += volume;
-                load.1 += volume * (1.0 - 0.47 / (1.0 + hops as f64 * 0.2));
-            }
-        }
-    }
-    let mut nodes = Vec::new();
-    for (at, pop) in pops.iter().enumerate() {
-        let volume = 6e9 * pops.len() as f64 * pop.population / whole;
-        for router in 0..=access {
-            nodes.push(NodeRow {
-                id: if router == 0 { format!("{at}") } else { format!("{at}+{router}") },
-                label: if router == 0 {
-                    pop.label.clone()
-                } else {
-                    format!("{} access {router}", pop.label)
-                },
-                pop: at as u32,
-                role: if router == 0 { "backbone" } else { "access" },
-                position: pop.position,
-                population: Some(pop.population),
-                volume_bytes: if access == 0 {
-                    volume
-                } else if router == 0 {
-                    0.0
-                } else {
-                    volume / access as f64
-                },
-            });
-        }
-    }
-    let core = |pop: usize| (pop * (access + 1)) as u32;
-    let (mut links, mut devices) = (Vec::new(), Vec::new());
-    let mut add =
-        |from: u32, to: u32, (before, after): (f64, f64), interior: bool, capacity: f64| {
-            let fill = (before / 2.0e10).min(1.0);
-            let (memory, limit) = if interior { (6e9, 2.5e7) } else { (3e9, 2.5e7) };
-            let memory_share = (0.25 + 0.9 * fill + 0.3 * random()).min(1.0);
-            let operations_share = (0.05 + 1.4 * fill + 0.1 * random()).min(1.0);
-            let name = |node: u32| nodes[node as usize].label.clone();
-            links.push(LinkRow {
-                from,
-                to,
-                before_bytes: before,
-                after_bytes: after,
-                capacity: Some(capacity),
-                utilization_before: Some(before * 8.0 / 10.0 / capacity),
-                utilization_after: Some(after * 8.0 / 10.0 / capacity),
-                device: Some(devices.len() as u32),
-            });
-            devices.push(DeviceRow {
-                name: format!("{} -> {}", name(from), name(to)),
-                label: format!("{} -> {}", name(from), name(to)),
-                node: to,
-                ranges: (40.0 * fill * random()) as usize,
-                memory_used: memory * memory_share,
-                memory_share: Some(memory_share),
-                operations_used: limit * operations_share,
-                operations_share: Some(operations_share),
-            });
-        };
-    for &(a, b) in cables {
-        for (a, b) in [(a, b), (b, a)] {
-            let capacity = if pops[a].population + pops[b].population > 2e6 { 4e10 } else { 1e10 };
-            add(core(a), core(b), loads[a][b], true, capacity);
-        }
-    }
-    for (pop, facts) in pops.iter().enumerate() {
-        for router in 1..=access as u32 {
-            let volume = 3e9 * pops.len() as f64 * facts.population / whole / access as f64;
-            add(core(pop) + router, core(pop), (volume, volume), false, 1e10);
-            add(core(pop), core(pop) + router, (volume, volume * 0.8), false, 1e10);
-        }
-    }
+    let nodes = node_rows(pops, access);
+    let (links, devices) = link_rows(pops, cables, access, &nodes);
     let sum = |of: fn(&LinkRow) -> f64| links.iter().map(of).sum::<f64>();
     let (before, after) = (sum(|link| link.before_bytes), sum(|link| link.after_bytes));
     let highest = |of: fn(&LinkRow) -> Option<f64>| links.iter().filter_map(of).fold(0.0, f64::max);
     let reduction = if before > 0.0 { 1.0 - after / before } else { 0.0 };
-    let scheme = |name: &str, of_ideal: f64, about| Scheme {
-        name: name.into(),
-        reduction: reduction / 0.86 * of_ideal,
-        of_ideal,
-        about,
-    };
-    let mut random = noise(5);
-    let entering: Vec<u32> = (0..nodes.len() as u32)
-        .filter(|&at| access == 0 || !(at as usize).is_multiple_of(access + 1))
-        .collect();
-    let ingresses: Vec<IngressRow> = entering
-        .iter()
-        .map(|&at| {
-            let node = &nodes[at as usize];
-            let smart = reduction * (0.8 + 0.4 * random());
-            IngressRow {
-                node: node.label.clone(),
-                label: node.label.clone(),
-                paths: entering.len().saturating_sub(1),
-                volume_bytes: node.volume_bytes / 2.0,
-                reduction: smart,
-                schemes: vec![
-                    ("Ideal".into(), smart / (0.85 + 0.1 * random())),
-                    ("Hop-by-hop".into(), smart * (0.4 + 0.2 * random())),
-                    ("Edge-only".into(), smart * (0.2 + 0.2 * random())),
-                ],
-                memory_share: random(),
-            }
-        })
-        .collect();
+    let ingresses = ingress_rows(&nodes, access, reduction);
     let wires: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
     Document {
         format: FORMAT,
@@ -212,37 +81,10 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             seconds: vec![("paths", 0.02), ("profile", 0.31), ("solution", 0.71), ("schemes", 1.9)],
             ranges: 77_000,
         },
-        schemes: vec![
-            scheme("Ideal", 1.0, "hop-by-hop elimination without any limit"),
-            scheme("SmartRE", 0.861, "this plan"),
-            scheme("SmartRE, no memory limits", 0.902, "caches as large as needed"),
-            scheme("SmartRE, no processing limits", 0.883, "as many operations as needed"),
-            scheme("Heur2", 0.71, "ranges by distance from the ingress, cut at the limits"),
-            scheme("Heur1", 0.62, "equal ranges, cut at the limits"),
-            scheme("Hop-by-hop", 0.44, "each link on its own, with the same limits"),
-            scheme("Edge-only", 0.31, "the ends of each path only"),
-        ],
+        schemes: schemes(reduction),
         ingresses,
-        upgrades: (0..12.min(wires.len()))
-            .map(|at| Upgrade {
-                device: wires[at].clone(),
-                label: wires[at].clone(),
-                resource: if at % 3 == 1 { "operations" } else { "memory" },
-                by: if at % 3 == 1 { "10 %".into() } else { "1 GB".into() },
-                gain: 4e9 / (at + 1) as f64,
-                gain_share: 0.004 / (at + 1) as f64,
-            })
-            .collect(),
-        deployment: wires
-            .iter()
-            .take(40)
-            .enumerate()
-            .map(|(at, link)| Deployed {
-                link: link.clone(),
-                label: link.clone(),
-                reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()),
-            })
-            .collect(),
+        upgrades: upgrades(&wires),
+        deployment: deployment(&wires, reduction),
         manifests: Some(ManifestFacts {
             version: 7,
             devices: devices.len(),
@@ -250,17 +92,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             largest_bytes: 4_211,
             ingress_mean_bytes: 8_200.0,
         }),
-        changes: Some(Changes {
-            from_version: 6,
-            devices: 41,
-            moved: 0.083,
-            lost_bytes: 3.1e9,
-            lines: wires
-                .iter()
-                .take(14)
-                .map(|name| format!("{name}: caches 12.0 % of the hash space instead of 31.0 %"))
-                .collect(),
-        }),
+        changes: Some(changes(&wires)),
         notes: vec![
             "Mean packet size and offered load are not measured: they are what was assumed.".into(),
             "Reduced to the PoPs of highest degree, ties by id.".into(),
@@ -268,6 +100,216 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
         nodes,
         links,
         devices,
+    }
+}
+
+/// Bytes from PoP to PoP on each cable, without and with the plan: gravity traffic on shortest paths.
+fn loads(pops: &[Pop], cables: &[(usize, usize)]) -> Vec<Vec<(f64, f64)>> {
+    let mut neighbours = vec![Vec::new(); pops.len()];
+    for &(a, b) in cables {
+        neighbours[a].push(b);
+        neighbours[b].push(a);
+    }
+    let whole: f64 = pops.iter().map(|pop| pop.population).sum();
+    let mut loads = vec![vec![(0.0, 0.0); pops.len()]; pops.len()];
+    for from in 0..pops.len() {
+        let mut parent = vec![usize::MAX; pops.len()];
+        parent[from] = from;
+        let mut queue = VecDeque::from([from]);
+        while let Some(at) = queue.pop_front() {
+            for &next in &neighbours[at] {
+                if parent[next] == usize::MAX {
+                    parent[next] = at;
+                    queue.push_back(next);
+                }
+            }
+        }
+        for to in 0..pops.len() {
+            let volume = 3e9 * pops.len() as f64 * pops[from].population / whole
+                * pops[to].population
+                / whole;
+            let mut way = vec![to];
+            while parent[*way.last().unwrap()] != usize::MAX && *way.last().unwrap() != from {
+                way.push(parent[*way.last().unwrap()]);
+            }
+            for (hops, pair) in way.windows(2).rev().enumerate() {
+                let load = &mut loads[pair[1]][pair[0]];
+                load.0 += volume;
+                load.1 += volume * (1.0 - 0.47 / (1.0 + hops as f64 * 0.2));
+            }
+        }
+    }
+    loads
+}
+
+fn node_rows(pops: &[Pop], access: usize) -> Vec<NodeRow> {
+    let whole: f64 = pops.iter().map(|pop| pop.population).sum();
+    let mut nodes = Vec::new();
+    for (at, pop) in pops.iter().enumerate() {
+        let volume = 6e9 * pops.len() as f64 * pop.population / whole;
+        for router in 0..=access {
+            nodes.push(NodeRow {
+                id: if router == 0 { format!("{at}") } else { format!("{at}+{router}") },
+                label: if router == 0 {
+                    pop.label.clone()
+                } else {
+                    format!("{} access {router}", pop.label)
+                },
+                pop: at as u32,
+                role: if router == 0 { "backbone" } else { "access" },
+                position: pop.position,
+                population: Some(pop.population),
+                volume_bytes: if access == 0 {
+                    volume
+                } else if router == 0 {
+                    0.0
+                } else {
+                    volume / access as f64
+                },
+            });
+        }
+    }
+    nodes
+}
+
+fn link_rows(
+    pops: &[Pop],
+    cables: &[(usize, usize)],
+    access: usize,
+    nodes: &[NodeRow],
+) -> (Vec<LinkRow>, Vec<DeviceRow>) {
+    let mut random = noise(11);
+    let whole: f64 = pops.iter().map(|pop| pop.population).sum();
+    let loads = loads(pops, cables);
+    let core = |pop: usize| (pop * (access + 1)) as u32;
+    let (mut links, mut devices) = (Vec::new(), Vec::new());
+    let mut add =
+        |from: u32, to: u32, (before, after): (f64, f64), interior: bool, capacity: f64| {
+            let fill = (before / 2.0e10).min(1.0);
+            let (memory, limit) = if interior { (6e9, 2.5e7) } else { (3e9, 2.5e7) };
+            let memory_share = (0.25 + 0.9 * fill + 0.3 * random()).min(1.0);
+            let operations_share = (0.05 + 1.4 * fill + 0.1 * random()).min(1.0);
+            let name = |node: u32| nodes[node as usize].label.clone();
+            links.push(LinkRow {
+                from,
+                to,
+                before_bytes: before,
+                after_bytes: after,
+                capacity: Some(capacity),
+                utilization_before: Some(before * 8.0 / 10.0 / capacity),
+                utilization_after: Some(after * 8.0 / 10.0 / capacity),
+                device: Some(devices.len() as u32),
+            });
+            devices.push(DeviceRow {
+                name: format!("{} -> {}", name(from), name(to)),
+                label: format!("{} -> {}", name(from), name(to)),
+                node: to,
+                ranges: (40.0 * fill * random()) as usize,
+                memory_used: memory * memory_share,
+                memory_share: Some(memory_share),
+                operations_used: limit * operations_share,
+                operations_share: Some(operations_share),
+            });
+        };
+    for &(a, b) in cables {
+        for (a, b) in [(a, b), (b, a)] {
+            let capacity = if pops[a].population + pops[b].population > 2e6 { 4e10 } else { 1e10 };
+            add(core(a), core(b), loads[a][b], true, capacity);
+        }
+    }
+    for (pop, facts) in pops.iter().enumerate() {
+        for router in 1..=access as u32 {
+            let volume = 3e9 * pops.len() as f64 * facts.population / whole / access as f64;
+            add(core(pop) + router, core(pop), (volume, volume), false, 1e10);
+            add(core(pop), core(pop) + router, (volume, volume * 0.8), false, 1e10);
+        }
+    }
+    (links, devices)
+}
+
+fn ingress_rows(nodes: &[NodeRow], access: usize, reduction: f64) -> Vec<IngressRow> {
+    let mut random = noise(5);
+    let entering: Vec<u32> = (0..nodes.len() as u32)
+        .filter(|&at| access == 0 || !(at as usize).is_multiple_of(access + 1))
+        .collect();
+    entering
+        .iter()
+        .map(|&at| {
+            let node = &nodes[at as usize];
+            let smart = reduction * (0.8 + 0.4 * random());
+            IngressRow {
+                node: node.label.clone(),
+                label: node.label.clone(),
+                paths: entering.len().saturating_sub(1),
+                volume_bytes: node.volume_bytes / 2.0,
+                reduction: smart,
+                schemes: vec![
+                    ("Ideal".into(), smart / (0.85 + 0.1 * random())),
+                    ("Hop-by-hop".into(), smart * (0.4 + 0.2 * random())),
+                    ("Edge-only".into(), smart * (0.2 + 0.2 * random())),
+                ],
+                memory_share: random(),
+            }
+        })
+        .collect()
+}
+
+fn schemes(reduction: f64) -> Vec<Scheme> {
+    let scheme = |name: &str, of_ideal: f64, about| Scheme {
+        name: name.into(),
+        reduction: reduction / 0.86 * of_ideal,
+        of_ideal,
+        about,
+    };
+    vec![
+        scheme("Ideal", 1.0, "hop-by-hop elimination without any limit"),
+        scheme("SmartRE", 0.861, "this plan"),
+        scheme("SmartRE, no memory limits", 0.902, "caches as large as needed"),
+        scheme("SmartRE, no processing limits", 0.883, "as many operations as needed"),
+        scheme("Heur2", 0.71, "ranges by distance from the ingress, cut at the limits"),
+        scheme("Heur1", 0.62, "equal ranges, cut at the limits"),
+        scheme("Hop-by-hop", 0.44, "each link on its own, with the same limits"),
+        scheme("Edge-only", 0.31, "the ends of each path only"),
+    ]
+}
+
+fn upgrades(wires: &[String]) -> Vec<Upgrade> {
+    (0..12.min(wires.len()))
+        .map(|at| Upgrade {
+            device: wires[at].clone(),
+            label: wires[at].clone(),
+            resource: if at % 3 == 1 { "operations" } else { "memory" },
+            by: if at % 3 == 1 { "10 %".into() } else { "1 GB".into() },
+            gain: 4e9 / (at + 1) as f64,
+            gain_share: 0.004 / (at + 1) as f64,
+        })
+        .collect()
+}
+
+fn deployment(wires: &[String], reduction: f64) -> Vec<Deployed> {
+    wires
+        .iter()
+        .take(40)
+        .enumerate()
+        .map(|(at, link)| Deployed {
+            link: link.clone(),
+            label: link.clone(),
+            reduction: reduction * (1.0 - (-(at as f64 + 1.0) / 12.0).exp()),
+        })
+        .collect()
+}
+
+fn changes(wires: &[String]) -> Changes {
+    Changes {
+        from_version: 6,
+        devices: 41,
+        moved: 0.083,
+        lost_bytes: 3.1e9,
+        lines: wires
+            .iter()
+            .take(14)
+            .map(|name| format!("{name}: caches 12.0 % of the hash space instead of 31.0 %"))
+            .collect(),
     }
 }
 
