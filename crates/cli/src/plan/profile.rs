@@ -15,7 +15,7 @@ use oncewire_plan::ra::file::{Goal, RouteFile};
 use oncewire_plan::ra::profile::{self, Counted, Counter, Counting, Fold, Striping};
 use oncewire_plan::ra::{Objective, Request};
 use oncewire_plan::scenario::{find_ingress, largest_ingress};
-use oncewire_plan::{Instance, Network, NodeId, Stage, Unwatched, Watch};
+use oncewire_plan::{BitRate, Instance, Network, NodeId, Stage, Unwatched, Watch};
 use oncewire_report::{Block, Cell, Fact, Section, Summary, Table, TableView, Unit, format};
 use serde::Serialize;
 
@@ -204,7 +204,10 @@ impl Judge {
         let goal = if alone { file.goal } else { Goal::Footprint };
         let network = match args.capacity[..] {
             [] | [_] => map.clone(),
-            _ => map.with_random_capacities(&args.capacity, args.scenario.seed),
+            ref rates => {
+                let choices: Vec<BitRate> = rates.iter().copied().map(BitRate).collect();
+                map.with_random_capacities(&choices, args.scenario.seed)
+            }
         };
         let capacity = args.capacity.first().copied();
         let known = capacity.is_some() || network.links.iter().any(|link| link.capacity.is_some());

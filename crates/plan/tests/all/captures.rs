@@ -179,7 +179,11 @@ fn sources_select_slices() {
         links: [2 * u32::from(slice), 2 * u32::from(slice) + 1].map(LinkId).to_vec(),
         volume: 1e6,
     };
-    let provision = Provision { ingress_memory: 4e6, ingress_rate: 32e6, ..Provision::default() };
+    let provision = Provision {
+        ingress_memory: Bytes(4e6),
+        ingress_rate: BitRate(32e6),
+        ..Provision::default()
+    };
     let profile = Profile::Measured(Measured::default());
     let routes = vec![route(0), route(1)];
     let mut instance =
