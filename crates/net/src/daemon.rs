@@ -8,6 +8,7 @@ use crate::handshake::HandshakeError;
 #[cfg(target_os = "linux")]
 use crate::link::{LinkConfig, LinkError};
 use crate::server::{ServeConfig, Server, serve_on};
+use crate::service;
 #[cfg(target_os = "linux")]
 use crate::status::LinkStatus;
 use crate::status::{Document, Status};
@@ -128,12 +129,14 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         tokio::spawn(admin.run(document(&end), daemon.render));
     }
     (daemon.ready)(&end.status());
+    let watchdog = service::ready("carries connections");
     let refused = loop {
         tokio::select! {
             _ = term.recv() => break None,
             _ = int.recv() => break None,
             why = end.refused() => break Some(why),
             _ = hup.recv() => {
+                service::reloading();
                 let peers = endpoint.peers.clone();
                 let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, (daemon.reload)());
                 match reloaded {
@@ -151,9 +154,11 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
                     (Ok(_), _) => info!("forwards and proxies not reloaded; restart to change them"),
                     (Err(why), _) => error!(%why, "rules not reloaded; the earlier ones stay in force"),
                 }
+                service::reloaded();
             }
         }
     };
+    service::stopping();
     info!(
         limit_seconds = daemon.drain.as_secs(),
         "draining: open connections may finish, no new ones are accepted; send the signal again to exit now"
@@ -163,6 +168,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         _ = term.recv() => warn!("second signal; closing the connections that are still open"),
         _ = int.recv() => warn!("second signal; closing the connections that are still open"),
     }
+    drop(watchdog);
     // Time for the last messages to reach the peer.
     tokio::time::sleep(Duration::from_millis(100)).await;
     if let Some(path) = &daemon.status {
@@ -209,10 +215,13 @@ pub fn run_link(
             answering.spawn(admin.run(document(), render));
         }
         ready(&link.status());
+        let watchdog = service::ready("carries packets");
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
+        service::stopping();
+        drop(watchdog);
         info!("stopping");
         // Their clones of the link go with them.
         answering.shutdown().await;

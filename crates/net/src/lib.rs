@@ -80,6 +80,8 @@ mod pump;
 mod quic;
 mod refusal;
 mod server;
+#[cfg(unix)]
+mod service;
 mod socket_owner;
 mod sockets;
 pub mod status;

@@ -18,6 +18,8 @@ mod monitoring;
 mod process;
 mod programs;
 mod repeats;
+#[cfg(target_os = "linux")]
+mod service;
 mod silence;
 mod soak;
 mod support;

@@ -1,0 +1,83 @@
+//! What a process tells the service manager that started it.
+
+use crate::support::*;
+use oncewire_testkit::servers::Running;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// A service manager's socket.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn new(path: &Path) -> Manager {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+        Manager(socket)
+    }
+
+    /// Reads until a message has this line, and returns what came before it.
+    #[track_caller]
+    fn until(&self, wanted: &str) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            let mut buffer = [0; 4096];
+            let len = self.0.recv(&mut buffer).unwrap_or_else(|_| panic!("{wanted}: {before:?}"));
+            let lines = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            if lines.lines().any(|line| line == wanted) {
+                return before;
+            }
+            before.push(lines);
+        }
+    }
+}
+
+#[test]
+fn the_manager_is_told_what_a_server_does() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let public = keygen(&path("a.key"));
+    let manager = Manager::new(&path("notify.sock"));
+    let mut command = Command::new(ONCEWIRE);
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--memory", "32M", "--peer", &public, "--key"])
+        .arg(path("a.key"))
+        .arg("--status")
+        .arg(path("status.sock"))
+        .env("NOTIFY_SOCKET", path("notify.sock"))
+        .env("WATCHDOG_USEC", "100000")
+        .env_remove("WATCHDOG_PID")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let process = Running::start(&mut command).unwrap();
+    assert_eq!(manager.until("READY=1"), Vec::<String>::new());
+    // It listens by then.
+    assert!(
+        text(&oncewire(["status".as_ref(), "--socket".as_ref(), path("status.sock").as_os_str()]))
+            .contains("listening on")
+    );
+    for _ in 0..3 {
+        manager.until("WATCHDOG=1");
+    }
+    signal(&process, "HUP");
+    manager.until("RELOADING=1");
+    manager.until("READY=1");
+    signal(&process, "TERM");
+    manager.until("STOPPING=1");
+}
+
+#[test]
+fn units_are_sandboxed_and_valid() {
+    if !Path::new("/usr/bin/systemd-analyze").exists() {
+        oncewire_testkit::skip!("systemd-analyze is not installed");
+    }
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    for unit in ["oncewire-serve.service", "oncewire-connect.service", "oncewire-link.service"] {
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=true", "--threshold=20", "--no-pager"]);
+        let judged = finish(command.arg(examples.join(unit)));
+        assert!(judged.status.success(), "{unit}: {}", text(&judged));
+    }
+}
