@@ -1,18 +1,8 @@
 //! Handmade frames, valid or not, and the content of the vectors. Do not change anything here: the
 //! vectors depend on it.
 
+pub(crate) use crate::input::noise;
 use oncewire_codec::ChecksumSeed;
-
-/// Pseudorandom bytes.
-pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
 
 /// Text like that of a log file.
 pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {

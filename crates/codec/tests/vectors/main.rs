@@ -13,6 +13,9 @@ mod common;
 #[path = "../common/deflated.rs"]
 mod deflated;
 
+#[path = "../fuzz_entry/input.rs"]
+mod input;
+
 mod bad_frames;
 mod columns;
 mod corners;
