@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fill the tables of docs/ROUTING.md from what scripts/routing.sh left, and write them as CSV.
+"""Fill the tables of docs/ROUTING.md, and of docs/PROFILES.md beside it, from what
+scripts/routing.sh left, and write them as CSV.
 
 Usage: routing-tables.py OUT ROUTING.md FIGURES
 
@@ -83,7 +84,7 @@ def load():
     rows = []
     for rho in [20, 50]:
         for inter in [50, 100]:
-            document = read(f"load-{rho}-{inter}")
+            document = read(f"load-{rho}-{inter}-64")
             if not document:
                 continue
             of = {one["name"]: one["utilization"] for one in document["schemes"]}
@@ -100,6 +101,24 @@ def load():
     return header, rows
 
 
+def few():
+    rows = []
+    for rho in [20, 50]:
+        for inter in [50, 100]:
+            for slices in [64, 8, 4, 2]:
+                document = read(f"load-{rho}-{inter}-{slices}")
+                if not document:
+                    continue
+                of = {one["name"]: one["utilization"] for one in document["schemes"]}
+                solution = document["solution"]
+                rows.append([
+                    f"{rho} %, {inter} %", slices, percent(1 - of["RA"] / of["LP-SP"]),
+                    percent(solution["gap"], 2), solution["trees"],
+                ])
+    header = ["ρ, ρ inter", "`--slices`", "RA %", "gap %", "trees"]
+    return header, rows
+
+
 def sweep():
     rows = []
     for path in sorted(OUT.glob("sweep-*.json")):
@@ -112,16 +131,32 @@ def sweep():
     return ["cost", "endpoints", "SP-RE %", "RA %"], rows
 
 
+def crowd():
+    path = OUT / "crowd.txt"
+    if not path.exists():
+        return None
+    rows, intra = [], None
+    for line in path.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if found := re.match(r"f, ρ 0.5, ([0-9.]+) of it inter", cells[0]):
+            intra = f"{1 - float(found[1]):g}"
+        elif len(cells) == 4 and cells[0] and cells[0][0].isdigit():
+            rows.append([intra, *cells])
+    return ["intra", "f", "no elimination", "elimination on LP-SP", "RA, stale"], rows
+
+
 TABLES = {
     "seattle-inter": lambda: seattle("inter", [0, 25, 50, 75, 100]),
     "seattle-rho": lambda: seattle("rho", [10, 20, 30, 40, 50]),
     "ingresses": ingresses,
     "maps": maps,
     "load": load,
+    "few": few,
     "sweep": sweep,
+    "crowd": crowd,
 }
 
-text = DOCUMENT.read_text()
+texts = {path: path.read_text() for path in (DOCUMENT, DOCUMENT.with_name("PROFILES.md"))}
 for name, make in TABLES.items():
     made = make()
     if not made or not made[1]:
@@ -132,7 +167,10 @@ for name, make in TABLES.items():
     lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [header, *rows]]
     lines.insert(1, "|" + "---|" * len(header))
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
-    if not pattern.search(text):
-        sys.exit(f"{DOCUMENT}: no place for the table {name}")
-    text = pattern.sub(lambda found: found[1] + "\n".join(lines) + "\n" + found[2], text)
-DOCUMENT.write_text(text)
+    places = [path for path, text in texts.items() if pattern.search(text)]
+    if len(places) != 1:
+        sys.exit(f"{DOCUMENT}: {len(places)} places for the table {name}")
+    filled = lambda found: found[1] + "\n".join(lines) + "\n" + found[2]
+    texts[places[0]] = pattern.sub(filled, texts[places[0]])
+for path, text in texts.items():
+    path.write_text(text)

@@ -7,13 +7,15 @@ usage() {
 Usage: routing.sh PROGRAM DATA OUT [SECTION,...]
 
 PROGRAM is the oncewire program; DATA has topologies/ with maps in our JSON form.
-Sections: seattle, ingresses, maps, load, sweep. Without any, all. What an earlier
-run left in OUT is used for the others.
+Sections: seattle, ingresses, maps, load, sweep, crowd. Without any, all. What an
+earlier run left in OUT is used for the others. The flash crowd (crowd) is run by
+an example, which needs cargo.
 
 What it writes:
   OUT/*.json                  documents of the program
   docs/figures/routing-*.csv  results
-  docs/ROUTING.md             the tables between its markers
+  docs/ROUTING.md, docs/PROFILES.md
+                              the tables between their markers
 USAGE
 }
 
@@ -23,7 +25,7 @@ program=$(realpath -- "$1")
 maps=$(realpath -- "$2")/topologies
 mkdir -p -- "$3"
 out=$(realpath -- "$3")
-sections=,${4:-seattle,ingresses,maps,load,sweep},
+sections=,${4:-seattle,ingresses,maps,load,sweep,crowd},
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Name of the document, map, arguments.
@@ -57,8 +59,10 @@ fi
 if [[ $sections == *,load,* ]]; then
     for rho in 20 50; do
         for inter in 50 100; do
-            route "load-$rho-$inter" $att --objective load --capacity 2.5Gbit,10Gbit \
-                --rho $rho% --inter $inter% --slices 64
+            for slices in 64 8 4 2; do
+                route "load-$rho-$inter-$slices" $att --objective load \
+                    --capacity 2.5Gbit,10Gbit --rho $rho% --inter $inter% --slices $slices
+            done
         done
     done
 fi
@@ -70,5 +74,11 @@ if [[ $sections == *,sweep,* ]]; then
                 rm -f -- "$out/sweep-$cost-$endpoints.json" "$out/sweep-$cost-$endpoints.json.new"
         done
     done
+fi
+if [[ $sections == *,crowd,* ]]; then
+    echo crowd >&2
+    (cd -- "$root" && cargo run --release --locked -q -p oncewire-plan --example flash-crowd -- \
+        "$maps/$att.json" Chicago) > "$out/crowd.txt.new"
+    mv -- "$out/crowd.txt.new" "$out/crowd.txt"
 fi
 python3 "$root/scripts/routing-tables.py" "$out" "$root/docs/ROUTING.md" "$root/docs/figures"

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let map = arguments.next().ok_or("name a map")?;
     let label = arguments.next().ok_or("name an ingress")?;
     let mut number = |usual: f64| arguments.next().map_or(Ok(usual), |text| text.parse::<f64>());
-    let (gap, slices) = (number(0.01)?, number(4.0)?);
+    let (gap, slices) = (number(0.01)?, number(8.0)?);
     let mut scenario = Scenario::new(Text::new(&map, std::fs::read_to_string(&map)?));
     scenario.shape.populated_only = true;
     let network = scenario.network()?.with_random_capacities(&[2.5e9, 10e9].map(BitRate), 1);

@@ -303,7 +303,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 }
 
 /// Most seconds for one block.
-const LIMIT: f64 = 100.0;
+const LIMIT: f64 = 60.0;
 
 /// Bound and CPU time of single ingresses beside HiGHS's. Prints a table.
 #[test]
@@ -314,10 +314,10 @@ fn single_ingresses_beside_highs() {
     );
     let maps = [
         ("sndlib-abilene", 11),
-        ("sndlib-geant", 6),
-        ("rocketfuel-3257-Tiscali-pop", 5),
-        ("rocketfuel-1239-Sprint-pop", 5),
-        ("rocketfuel-7018-ATT-pop", 3),
+        ("sndlib-geant", 4),
+        ("rocketfuel-3257-Tiscali-pop", 3),
+        ("rocketfuel-1239-Sprint-pop", 3),
+        ("rocketfuel-7018-ATT-pop", 2),
     ];
     for (name, count) in maps {
         let Some(network) = map(name) else {
@@ -331,13 +331,11 @@ fn single_ingresses_beside_highs() {
         for (ingress, classes) in all.iter().step_by(step) {
             let problem = Problem::new(&network, *ingress, &classes.list()).unwrap();
             let effort = Effort { gap: 1e-3, rounds: 600 };
-            // Short ones three times, as clocks are coarse.
-            let (found, mut ours) =
-                timed(|| solve(&problem, &costs, None, None, effort, &Unwatched));
-            for _ in 0..2 {
-                let again = timed(|| solve(&problem, &costs, None, None, effort, &Unwatched)).1;
-                ours = ours.min(again);
-            }
+            // Several times, as the clock is coarse.
+            const TIMES: u32 = 10;
+            let ours = || solve(&problem, &costs, None, None, effort, &Unwatched);
+            let found = ours();
+            let ours = timed(|| (0..TIMES).for_each(|_| drop(ours()))).1 / f64::from(TIMES);
             let bound: f64 = found.iter().map(|block| block.bound).sum();
             let each = |of: &dyn Fn(&Block, &Prices) -> Option<f64>| {
                 timed(|| -> Option<f64> {
@@ -420,6 +418,6 @@ fn the_load_beside_highs() {
         let simplex =
             timed(|| least_load(&network, &request.ingresses, &capacities, Method::Simplex));
         println!("{name}: HiGHS {} by the simplex method in {:.2} s", simplex.0, simplex.1);
-        assert!((flow.value / simplex.0 - 1.0).abs() <= 2e-5, "{} {}", flow.value, simplex.0);
+        assert!((flow.value / simplex.0 - 1.0).abs() <= 1e-5, "{} {}", flow.value, simplex.0);
     }
 }
