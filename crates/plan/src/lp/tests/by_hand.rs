@@ -287,11 +287,11 @@ fn router_level_equals_highs() {
         .collect();
     let mut network = Network { nodes: nodes(&of_nodes), ..Network::default() };
     for b in 1..pops {
-        network.links.extend(cable(random.usize(..b) as u32, b as u32, Some(40e9)));
-        network.links.extend(cable(random.usize(..b) as u32, b as u32, Some(40e9)));
+        network.links.extend(cable(random.usize(..b) as u32, b as u32, Some(BitRate(40e9))));
+        network.links.extend(cable(random.usize(..b) as u32, b as u32, Some(BitRate(40e9))));
     }
     for node in pops..of_nodes.len() {
-        network.links.extend(cable(of_nodes[node], node as u32, Some(10e9)));
+        network.links.extend(cable(of_nodes[node], node as u32, Some(BitRate(10e9))));
     }
     let weights: Vec<f64> = of_nodes.iter().map(|_| (4.0 * random.f64()).exp()).collect();
     let mut routes = routes(&network, 0, &mut || 1.0);
