@@ -162,14 +162,14 @@ for name, make in TABLES.items():
     if not made or not made[1]:
         continue
     header, rows = made
-    with open(FIGURES / f"routing-{name}.csv", "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([header, *rows])
     lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [header, *rows]]
     lines.insert(1, "|" + "---|" * len(header))
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
     places = [path for path, text in texts.items() if pattern.search(text)]
     if len(places) != 1:
         sys.exit(f"{DOCUMENT}: {len(places)} places for the table {name}")
+    with open(FIGURES / f"{places[0].stem.lower()}-{name}.csv", "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
     filled = lambda found: found[1] + "\n".join(lines) + "\n" + found[2]
     texts[places[0]] = pattern.sub(filled, texts[places[0]])
 for path, text in texts.items():
