@@ -16,12 +16,13 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/GUIDE.md"];
 
 /// Prefixes of commands that need a second host, a peer, root, a registry or another program. All
 /// other commands run.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
     "oncewire link ",
     "oncewire status",
+    "oncewire top",
     "oncewire study --interface ",
     "tcpdump ",
     "curl ",
