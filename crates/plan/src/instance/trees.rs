@@ -7,7 +7,7 @@ impl Instance {
     /// Whether the paths of each ingress form a tree: two of them that have separated do not join
     /// again. The overlap of two paths' caches is one range of hashes then (thesis, section 3.3),
     /// which the program and its solver, manifests and the emulator's ingresses rely on. They ask;
-    /// [`evaluate`](crate::evaluate()) and the baselines do not need it.
+    /// [`evaluate`](mod@crate::evaluate) and the baselines do not need it.
     ///
     /// Linear in the links of all paths.
     ///
