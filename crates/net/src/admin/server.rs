@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// Connections at once. Beyond that the oldest is dropped.
 const MOST_CONNECTIONS: usize = 64;
@@ -66,7 +67,12 @@ impl AdminServer {
         document: impl Fn() -> Document + Send + Sync + 'static,
         render: fn(&Document) -> String,
     ) {
-        let state = Arc::new(State { token: self.token, document, render });
+        let state = Arc::new(State {
+            token: self.token,
+            document,
+            render,
+            work: Arc::new(Semaphore::new(1)),
+        });
         let connections = PendingConnections::new(MOST_CONNECTIONS);
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -97,6 +103,8 @@ struct State<D> {
     token: Option<Token>,
     document: D,
     render: fn(&Document) -> String,
+    /// For what makes one answer: others wait, so that requests take one thread at most.
+    work: Arc<Semaphore>,
 }
 
 impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
@@ -134,7 +142,13 @@ impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
         make: impl FnOnce(Document) -> T + Send + 'static,
     ) -> Option<T> {
         let state = self.clone();
-        tokio::task::spawn_blocking(move || make((state.document)())).await.ok()
+        // Nobody may be waiting any more when the answer is made: the permit stays with the work.
+        let permit = self.work.clone().acquire_owned().await.ok()?;
+        let made = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            make((state.document)())
+        });
+        made.await.ok()
     }
 
     /// Whether the request may be answered.

@@ -262,3 +262,37 @@ fn examples_name_metrics_of_links_that_exist() {
     }
     assert!(used > 2);
 }
+
+#[tokio::test]
+async fn one_answer_is_made_at_a_time_even_if_nobody_waits() {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, channel};
+    static GATE: Mutex<Option<Receiver<()>>> = Mutex::new(None);
+    static BEGUN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let begun = || BEGUN.load(std::sync::atomic::Ordering::Relaxed);
+    let (open, gate) = channel();
+    *GATE.lock().unwrap() = Some(gate);
+    let admin = Admin::new("127.0.0.1:0".parse().unwrap(), None).unwrap();
+    let server = AdminServer::bind(&admin).await.unwrap();
+    let at = server.address();
+    tokio::spawn(server.run(tunnel, |_| {
+        BEGUN.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let _ = GATE.lock().unwrap().as_ref().map(Receiver::recv);
+        String::new()
+    }));
+    let request = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // More than there is room for: most are dropped while they wait for the first.
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(at).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        clients.push(client);
+    }
+    // The first one was dropped, too.
+    assert_eq!(clients[0].read(&mut [0]).await.unwrap_or(0), 0);
+    assert!(begun() <= 1, "{}", begun());
+    drop(open);
+    let mut answer = Vec::new();
+    clients[99].read_to_end(&mut answer).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 "));
+}
