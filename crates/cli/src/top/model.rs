@@ -3,6 +3,7 @@
 use oncewire_net::status::{Document, LinkStatus, MetricUnit, Sample, SessionStatus, Status};
 use oncewire_report::Unit;
 use oncewire_report::format;
+use oncewire_report::text::sanitize;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,7 @@ pub(super) struct Moment {
 
 /// Text of peers and configurations, without what a terminal would obey.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    sanitize(text).into_owned()
 }
 
 fn called(name: Option<&String>, key: &str) -> String {

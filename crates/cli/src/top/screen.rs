@@ -3,6 +3,7 @@
 use super::model::{Peer, Process, Rates, saved_of};
 use oncewire_report::Unit;
 use oncewire_report::format;
+use oncewire_report::text::sanitize;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -76,22 +77,7 @@ fn share(share: Option<f64>) -> String {
 
 /// Bits per second, as links are rated.
 fn bits(bytes: f64) -> String {
-    let bits = 8.0 * bytes;
-    match bits {
-        b if b < 0.5 => "0".into(),
-        b if b < 999.5 => format!("{b:.0} bit/s"),
-        b if b < 999_500.0 => scaled(b / 1e3, "kbit/s"),
-        b if b < 999_500_000.0 => scaled(b / 1e6, "Mbit/s"),
-        b => scaled(b / 1e9, "Gbit/s"),
-    }
-}
-
-fn scaled(value: f64, unit: &str) -> String {
-    match value {
-        v if v < 9.995 => format!("{v:.2} {unit}"),
-        v if v < 99.95 => format!("{v:.1} {unit}"),
-        v => format!("{v:.0} {unit}"),
-    }
+    if bytes < 0.5 { "0".into() } else { format::number(8.0 * bytes, Unit::BitsPerSecond) }
 }
 
 fn delay(rtt: Option<Duration>) -> String {
@@ -290,7 +276,7 @@ impl State {
         let area = frame.area();
         let place = Rect { height: area.height.saturating_sub(1), ..area };
         frame.render_widget(Clear, place);
-        let title = format!(" {} {} {} ", peer.name, peer.key, peer.address);
+        let title = format!(" {} {} {} ", peer.name, sanitize(&peer.key), peer.address);
         let block = Block::bordered().title(title).title_bottom(" arrows scroll, Esc goes back ");
         let inside = block.inner(place);
         let from = from.min(peer.counters.len().saturating_sub(usize::from(inside.height)));
