@@ -285,8 +285,10 @@ fn each_flow_has_a_line() {
     }
     assert_eq!(fetch(tunnel.way(0)).unwrap().len(), LEN);
     for (end, way) in [(&tunnel.serve, "sent=70000"), (&tunnel.connect, "received=70000")] {
-        wait_until("the flow has ended", || {
-            flows(end).iter().any(|line| line.contains("flow ended"))
+        wait_until("all flows have their lines", || {
+            let lines = flows(end);
+            let count = |what| lines.iter().filter(|line| line.contains(what)).count();
+            count("flow ended") == 1 && count("flow denied") >= 20
         });
         let lines = flows(end);
         let ended: Vec<_> = lines.iter().filter(|line| line.contains("flow ended")).collect();
