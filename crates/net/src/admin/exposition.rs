@@ -144,22 +144,13 @@ pub fn exposition(document: &Document) -> String {
     let help = "Samples that this exposition leaves out, because there are too many sessions.";
     families.gauge("oncewire_left_out_samples", help, &[], left_out as f64);
 
-    let mut families: Vec<MetricFamily> = families.0.into_values().collect();
-    families.extend(of_process());
+    #[cfg(target_os = "linux")]
+    for metric in super::process::measure() {
+        families.push(metric.name, metric.kind, metric.help, &[], metric.value);
+    }
+    let families: Vec<MetricFamily> = families.0.into_values().collect();
     let mut text = Vec::new();
     // Fails only if a family is empty or has no name, and leaves what it wrote before.
     let _ = TextEncoder::new().encode(&families, &mut text);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// CPU time, memory, descriptors and threads of this process.
-#[cfg(target_os = "linux")]
-fn of_process() -> Vec<MetricFamily> {
-    use prometheus::core::Collector;
-    prometheus::process_collector::ProcessCollector::for_self().collect()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn of_process() -> Vec<MetricFamily> {
-    Vec::new()
 }

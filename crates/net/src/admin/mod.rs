@@ -6,6 +6,8 @@
 //! token the `Host` has to be a loopback name.
 
 mod exposition;
+#[cfg(target_os = "linux")]
+mod process;
 mod server;
 #[cfg(test)]
 mod tests;
