@@ -153,6 +153,7 @@ fn map(document: &Document) -> Map {
             })
             .collect(),
         devices: Vec::new(),
+        views: ["Shortest paths", "These routes"],
     }
 }
 

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 const STEPS: usize = 7;
 
 /// Draws PoPs that have their places, and the connections between them.
-pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame) -> Markup {
+pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame, views: [&str; 2]) -> Markup {
     let known = wires.iter().flat_map(|wire| &wire.loads).any(|load| load.utilization[0].is_some());
     let value = |wire: &Wire, when: usize| {
         if known {
@@ -42,7 +42,7 @@ pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame) -> Markup 
         wires.len()
     );
     html! {
-        (controls())
+        (controls(views))
         div.drawing {
             svg.map viewBox=(format!("0 0 {WIDTH} {:.0}", frame.height)) role="img" aria-label=(about) {
                 (grid(frame))
@@ -78,12 +78,12 @@ fn px(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn controls() -> Markup {
+fn controls([before, after]: [&str; 2]) -> Markup {
     html! {
         input #load-before .choice type="radio" name="load";
-        label for="load-before" { "Without the plan" }
+        label for="load-before" { (before) }
         input #load-after .choice type="radio" name="load" checked;
-        label for="load-after" { "With the plan" }
+        label for="load-after" { (after) }
         span.zoom hidden {
             button type="button" data-zoom="1" aria-label="Zoom in" { "+" }
             button type="button" data-zoom="-1" aria-label="Zoom out" { "−" }
@@ -114,7 +114,7 @@ fn grid(frame: &Frame) -> Markup {
     }
 }
 
-/// A connection. `loads` are its loads without and with the plan, in steps of the legend.
+/// A connection. `loads` are its loads before and after, in steps of the legend.
 fn line(wire: &Wire, pops: &[Pop], widest: f64, loads: [Option<f64>; 2]) -> Markup {
     let color = |load: Option<f64>| {
         load.map_or("n".into(), |load| (load as usize).min(STEPS - 1).to_string())

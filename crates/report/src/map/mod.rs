@@ -26,6 +26,8 @@ pub struct Map {
     pub links: Vec<MapLink>,
     /// Devices at routers.
     pub devices: Vec<MapDevice>,
+    /// Names of the two loads of a link, for the buttons that show them: before, after.
+    pub views: [&'static str; 2],
 }
 
 /// A router.
@@ -52,11 +54,11 @@ pub struct MapLink {
     pub from: u32,
     /// Index of the router at its end.
     pub to: u32,
-    /// Bytes per epoch without the plan.
+    /// Bytes per epoch before, in the first view.
     pub before: f64,
-    /// Bytes per epoch with the plan.
+    /// Bytes per epoch after, in the second view.
     pub after: f64,
-    /// Share of the capacity in use, without and with the plan.
+    /// Share of the capacity in use, before and after.
     pub utilization: [Option<f64>; 2],
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn render(map: &Map) -> (Markup, Vec<String>) {
         maud::html! { p.empty { "The network has no nodes." } }
     } else {
         let frame = place::place(&mut pops, &wires, &mut notes);
-        draw::draw(&pops, wires, &frame)
+        draw::draw(&pops, wires, &frame, map.views)
     };
     (drawing, notes)
 }

@@ -103,3 +103,12 @@ fn of_a_huge_network_the_largest_part_is_drawn() {
     assert_eq!(drawing.matches("class=\"dot\"").count(), MOST_POPS + 2, "two are in the legend");
     assert!(drawing.contains(">2999</text>") && !drawing.contains(">1999</text>"));
 }
+
+#[test]
+fn the_buttons_have_the_names_of_the_views() {
+    let mut map = map(&[("A", 40.0, -100.0), ("B", 41.0, -90.0)], &[(0, 1)], 0);
+    map.views = ["Shortest paths", "<These> routes"];
+    let page = render(&map).0.into_string();
+    assert!(page.contains("Shortest paths</label>"), "{page}");
+    assert!(page.contains("&lt;These&gt; routes</label>"), "{page}");
+}

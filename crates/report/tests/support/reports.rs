@@ -178,7 +178,7 @@ pub fn network(cities: usize, access: u32, hostile: bool) -> Report {
 
 fn map(cities: usize, access: u32, hostile: bool) -> Map {
     let mut random = noise(3);
-    let mut map = Map::default();
+    let mut map = Map { views: ["Without the plan", "With the plan"], ..Map::default() };
     let volumes: Vec<f64> = (0..cities).map(|_| 1e8 + 4e9 * random().powi(3)).collect();
     for (pop, &volume) in volumes.iter().enumerate() {
         let position = Some([25.0 + 24.0 * random(), -120.0 + 50.0 * random()]);

@@ -241,6 +241,7 @@ fn map(document: &Document) -> Map {
         nodes: document.nodes.iter().map(node).collect(),
         links: document.links.iter().map(link).collect(),
         devices: document.devices.iter().map(device).collect(),
+        views: ["Without the plan", "With the plan"],
     }
 }
 
