@@ -6,7 +6,7 @@ use super::document::{
 use crate::args::route::RouteArgs;
 use crate::format;
 use crate::plan::{common::MapFacts, scenario::label, watch::Progress};
-use oncewire_plan::ra::{Cost, LoadLimit, Objective, Outcome, Request};
+use oncewire_plan::ra::{Cost, LoadLimit, Objective, Outcome, Request, Unfinished};
 use oncewire_plan::{LinkId, NodeId, network::Role};
 use oncewire_report::Unit;
 
@@ -40,9 +40,7 @@ pub(super) fn document(
             percent(outcome.repair)
         ));
     }
-    if outcome.stopped {
-        notes.push("Interrupted: the best routes so far, with their gap.".into());
-    }
+    notes.extend(interrupted(outcome).into_iter().map(|note| note + "."));
     Document {
         format: FORMAT,
         network: NetworkFacts {
@@ -131,6 +129,27 @@ pub(super) fn document(
     }
 }
 
+/// What an interruption has left out; empty without one.
+pub(super) fn interrupted(outcome: &Outcome) -> Vec<String> {
+    let Unfinished { scale, limit, schemes, prefixes, .. } = outcome.unfinished;
+    let mut notes = Vec::new();
+    if !outcome.stopped {
+        return notes;
+    }
+    notes.push(match outcome.bound > 0.0 {
+        true => "Interrupted: these are the best routes so far, with their gap".to_owned(),
+        false => "Interrupted: these are the best routes so far, and there is no bound yet".into(),
+    });
+    let missing = [
+        (limit, "The routes do not keep the limit yet"),
+        (scale, "The traffic is scaled by the best routes without elimination so far"),
+        (schemes, "The schemes that need other routes are missing"),
+        (prefixes, "The sources are not divided among the trees"),
+    ];
+    notes.extend(missing.iter().filter(|note| note.0).map(|note| note.1.to_owned()));
+    notes
+}
+
 /// The part of `whole` that `value` leaves out. What comes of sums in another order is none.
 fn share_saved(value: f64, whole: f64) -> f64 {
     let share = if whole > 0.0 { 1.0 - value / whole } else { 0.0 };
@@ -142,6 +161,7 @@ fn percent(share: f64) -> String {
 }
 
 fn headline(request: &Request<'_>, shortest: f64, reduction: f64, outcome: &Outcome) -> String {
+    let no_bound = outcome.stopped && outcome.bound <= 0.0;
     if request.objective == Objective::Load {
         let of =
             |name: &str| outcome.schemes.iter().find(|scheme| scheme.name == name)?.utilization;
@@ -151,17 +171,24 @@ fn headline(request: &Request<'_>, shortest: f64, reduction: f64, outcome: &Outc
                 100.0 * other
             )
         });
+        let bound = match no_bound {
+            true => "; there is no bound yet".to_owned(),
+            false => format!(", and no routes to less than {:.1} %", 100.0 * outcome.bound),
+        };
         return format!(
-            "These routes load the busiest link to {:.1} %, and no routes to less than {:.1} %.{beside}",
+            "These routes load the busiest link to {:.1} %{bound}.{beside}",
             100.0 * outcome.value,
-            100.0 * outcome.bound
         );
     }
+    let most = 100.0 * (1.0 - (1.0 - reduction) * (1.0 - outcome.gap()));
+    let bound = match no_bound {
+        true => "There is no bound yet.".to_owned(),
+        false => format!("No routes cut more than {most:.1} %."),
+    };
     format!(
-        "These routes cut the footprint by {:.1} %, elimination on shortest paths by {:.1} %. No routes cut more than {:.1} %.",
+        "These routes cut the footprint by {:.1} %, elimination on shortest paths by {:.1} %. {bound}",
         100.0 * reduction,
         100.0 * shortest,
-        100.0 * (1.0 - (1.0 - reduction) * (1.0 - outcome.gap())),
     )
 }
 

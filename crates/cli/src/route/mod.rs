@@ -42,6 +42,7 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
     watch.stage(Stage::Solve);
     let mut outcome = ra::run(&request, &watch)?;
     if let Some(counted) = &counted
+        && !outcome.stopped
         && request.against.as_ref() != Some(&outcome.routes)
     {
         divide(&request, counted, &mut outcome, &watch)?;
@@ -49,12 +50,12 @@ pub(crate) fn run(args: &RouteArgs) -> Outcome {
     watch.stage(Stage::Summary);
     let document = build::document(args, &request, &outcome, &watch);
     drop(watch);
-    if outcome.stopped {
-        progress::note("interrupted: these are the best routes so far, with their gap");
+    if let Some(note) = build::interrupted(&outcome).first() {
+        progress::note(note);
     }
     // Of the map as it was given: assumed capacities are no part of it.
-    let routes = RouteFile::new(&request, &outcome).to_json(&map);
-    outputs.write(args, &document, &routes)
+    let routes = outputs.routes.is_some().then(|| RouteFile::new(&request, &outcome).to_json(&map));
+    outputs.write(args, &document, routes.as_deref().unwrap_or_default())
 }
 
 /// Options that contradict each other.

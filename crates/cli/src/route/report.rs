@@ -119,7 +119,13 @@ fn solution(document: &Document) -> Section {
     let facts = [
         ("objective", solution.objective.clone()),
         ("value", format!("{:.6e}", solution.value)),
-        ("bound", format!("{:.6e}; no trees are better", solution.bound)),
+        (
+            "bound",
+            match solution.stopped && solution.bound <= 0.0 {
+                true => "none yet".to_owned(),
+                false => format!("{:.6e}; no trees are better", solution.bound),
+            },
+        ),
         ("gap", format::number(solution.gap, Unit::Share)),
         ("trees", format::count_of(solution.trees as u64)),
     ];

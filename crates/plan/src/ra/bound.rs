@@ -82,7 +82,9 @@ const THOROUGH: u32 = 100;
 const RANDOM: u64 = 60;
 
 /// Best routes found for a block at prices, and a bound. `begin` are paths to begin with beside
-/// the shortest ones, `division` that of an earlier bound of the same block.
+/// the shortest ones, `division` that of an earlier bound of the same block. Once stopped, the
+/// best paths so far and what is proven for them; without any search yet, `begin` or the shortest
+/// paths.
 pub(crate) fn solve(
     block: &Block,
     prices: &Prices,
@@ -96,17 +98,19 @@ pub(crate) fn solve(
     if block.content.pairs.is_empty() && block.content.sets.is_empty() {
         // Nothing is shared: shortest paths are best.
         let bound = ascent.distances(&mut search);
-        let (paths, value) = tree::to_tree(block, prices, ascent.paths, &mut search);
+        let (paths, value) = tree::to_tree(block, prices, ascent.paths, &mut search, stopped);
         let repair = if value > 0.0 { (value - bound).max(0.0) / value } else { 0.0 };
         let division = ascent.division;
         return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair };
     }
     if stopped() {
-        // The least that gives routes and a bound.
-        let bound = ascent.distances(&mut search);
-        let paths = begin
-            .or_else(|| tree::shortest(block, &prices.lengths(), &mut search))
-            .unwrap_or_default();
+        // The least that gives routes and a bound: one search. The bytes are divided equally, and
+        // an egress's part is no more than its copies, so these lengths are at most the real ones.
+        let equal = Ascent::new(block, prices, None).equal;
+        let shortest = tree::shortest(block, &prices.lengths(), &mut search).unwrap_or_default();
+        let to = block.egresses.iter().zip(&equal);
+        let bound: f64 = to.map(|(&to, bytes)| bytes.max(0.0) * search.distance(to)).sum();
+        let paths = begin.unwrap_or(shortest);
         let value = tree::cost(block, prices, &paths);
         let division = ascent.division;
         return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair: 0.0 };
@@ -139,7 +143,7 @@ pub(crate) fn solve(
         }
     }
     let before = best.1;
-    best = tree::to_tree(block, prices, best.0, &mut search);
+    best = tree::to_tree(block, prices, best.0, &mut search, stopped);
     let mut repair = best.1 - before;
     let mut bound = f64::NEG_INFINITY;
     let mut kept = Division::default();
@@ -158,7 +162,7 @@ pub(crate) fn solve(
         if rounds % RESTART == 0 {
             let other = tree::improve(block, prices, ascent.paths.clone(), &mut search, stopped);
             if other.1 < best.1 {
-                let made = tree::to_tree(block, prices, other.0, &mut search);
+                let made = tree::to_tree(block, prices, other.0, &mut search, stopped);
                 if made.1 < best.1 {
                     repair = made.1 - other.1;
                     best = made;
@@ -196,7 +200,7 @@ pub(crate) fn solve(
                 lengths.iter().map(|length| length * random.unit().powi(2)).collect();
             let begin = tree::shortest(block, &lengths, &mut search).unwrap_or_default();
             let other = tree::improve(block, prices, begin, &mut search, stopped);
-            let made = tree::to_tree(block, prices, other.0, &mut search);
+            let made = tree::to_tree(block, prices, other.0, &mut search, stopped);
             if made.1 < best.1 {
                 repair = made.1 - other.1;
                 best = made;

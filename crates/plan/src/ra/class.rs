@@ -136,9 +136,22 @@ impl Classes {
 
     /// Every class with bytes. A class of a single egress comes before those of several.
     pub fn list(&self) -> Vec<Class> {
+        let mut list = Vec::new();
+        self.visit(|egresses, bytes, copies| {
+            list.push(Class { egresses: egresses.into(), bytes, copies: copies.into() });
+        });
+        list
+    }
+
+    /// Calls `each` with egresses, bytes and copies of every class with bytes, in the order of
+    /// [`Self::list`].
+    pub(crate) fn visit(&self, mut each: impl FnMut(&[NodeId], f64, &[f64])) {
         let (population, rho, inter, bytes) = match self {
             Self::Listed(classes) => {
-                return classes.iter().filter(|class| class.bytes > 0.0).cloned().collect();
+                for class in classes.iter().filter(|class| class.bytes > 0.0) {
+                    each(&class.egresses, class.bytes, &class.copies);
+                }
+                return;
             }
             Self::Gravity { population, rho, inter, bytes } => (population, *rho, *inter, *bytes),
         };
@@ -153,27 +166,21 @@ impl Classes {
         // A duplicate for another egress needs one.
         let inter = if ends.len() > 1 { inter } else { 0.0 };
         let unique = bytes * (1.0 - rho);
-        let mut classes = Vec::new();
         let single = unique * (1.0 - duplicated * inter);
         let copies = (1.0 + duplicated - 2.0 * duplicated * inter) / (1.0 - duplicated * inter);
         if single > 0.0 {
-            classes.extend(ends.iter().map(|&(end, population)| Class {
-                egresses: [end].into(),
-                bytes: single * population / total,
-                copies: [copies].into(),
-            }));
+            for &(end, population) in &ends {
+                each(&[end], single * population / total, &[copies]);
+            }
         }
         let shared = unique * duplicated * inter;
         if shared > 0.0 {
             for (at, &(one, first)) in ends.iter().enumerate() {
-                classes.extend(ends[at + 1..].iter().map(|&(other, second)| Class {
-                    egresses: [one, other].into(),
-                    bytes: shared * first * second / pairs,
-                    copies: [1.0, 1.0].into(),
-                }));
+                for &(other, second) in &ends[at + 1..] {
+                    each(&[one, other], shared * first * second / pairs, &[1.0, 1.0]);
+                }
             }
         }
-        classes
     }
 }
 

@@ -4,18 +4,18 @@
 use oncewire_kernels::random::SplitMix64;
 
 use crate::{
-    LinkId, Network, NodeId,
+    Error, LinkId, Network, NodeId, Watch,
     ra::{Class, Classes, Routes, Slice},
 };
 
 /// Content without anything shared: every copy on its own.
 pub(crate) fn plain(classes: &Classes) -> Classes {
     let mut single: std::collections::BTreeMap<NodeId, f64> = std::collections::BTreeMap::new();
-    for class in classes.list() {
-        for (&egress, copies) in class.egresses.iter().zip(&class.copies) {
-            *single.entry(egress).or_default() += class.bytes * copies;
+    classes.visit(|egresses, bytes, copies| {
+        for (&egress, copies) in egresses.iter().zip(copies) {
+            *single.entry(egress).or_default() += bytes * copies;
         }
-    }
+    });
     let class = |(egress, bytes)| Class { egresses: [egress].into(), bytes, copies: [1.0].into() };
     Classes::Listed(single.into_iter().map(class).collect())
 }
@@ -23,14 +23,19 @@ pub(crate) fn plain(classes: &Classes) -> Classes {
 /// Bytes on each link as the thesis counts them on split routes: a link carries of a class the
 /// largest of its egresses' fractions, as if packets to all of them split alike on every link. No
 /// forwarding does that in general; [`super::judge`] counts what slices carry.
+///
+/// # Errors
+/// [`Error::Stopped`].
 pub(crate) fn ideal(
     network: &Network,
     ingresses: &[(NodeId, Classes)],
     routes: &Routes,
     eliminates: &[bool],
-) -> Vec<f64> {
+    watch: &dyn Watch,
+) -> Result<Vec<f64>, Error> {
     let mut loads = vec![0.0; network.links.len()];
     for (ingress, classes) in ingresses {
+        watch.proceed()?;
         let mut fractions: Vec<Vec<(LinkId, f64)>> = vec![Vec::new(); network.nodes.len()];
         for slice in routes.of(*ingress) {
             for (egress, path) in &slice.paths {
@@ -60,7 +65,7 @@ pub(crate) fn ideal(
             }
         }
     }
-    loads
+    Ok(loads)
 }
 
 /// Equal parts of a class that take routes on their own.
@@ -70,13 +75,17 @@ const PARTS: u32 = 16;
 /// first of equal packets takes the path that is furthest behind its fraction, the others the one
 /// that has most of its cost in common with where equal packets went. No path gets more than its
 /// fraction. Packets of a flow may overtake each other.
+///
+/// # Errors
+/// [`Error::Stopped`].
 pub(crate) fn packets(
     network: &Network,
     ingresses: &[(NodeId, Classes)],
     routes: &Routes,
     eliminates: &[bool],
     costs: &[f64],
-) -> Vec<f64> {
+    watch: &dyn Watch,
+) -> Result<Vec<f64>, Error> {
     struct Choice<'a> {
         links: &'a [LinkId],
         fraction: f64,
@@ -84,6 +93,7 @@ pub(crate) fn packets(
     }
     let mut loads = vec![0.0; network.links.len()];
     for (ingress, classes) in ingresses {
+        watch.proceed()?;
         let classes = classes.list();
         let mut choices: Vec<Vec<Choice<'_>>> = Vec::new();
         choices.resize_with(network.nodes.len(), Vec::new);
@@ -155,5 +165,5 @@ pub(crate) fn packets(
             used.iter().for_each(|&link| on[link] = false);
         }
     }
-    loads
+    Ok(loads)
 }

@@ -1,10 +1,12 @@
 //! What routes are worth, class by class and link by link. Shares no code with what computes them.
 
+use rayon::prelude::*;
+
 use crate::{
     Error, LinkId, Network, NodeId,
     error::{RouteError, quote},
     network::Role,
-    ra::{Class, Classes, Cost, Routes, Slice},
+    ra::{Classes, Cost, Routes, Slice},
 };
 
 /// Loads of links, and what they cost.
@@ -55,44 +57,12 @@ pub fn judge(
     let links = network.links.len();
     let mut judged =
         Judged { loads: vec![0.0; links], copies: vec![0.0; links], ..Judged::default() };
-    let mut seen = vec![0_u64; links];
-    let mut mark = 0;
-    let mut path_of: Vec<usize> = Vec::new();
-    for (ingress, classes) in ingresses {
-        let classes: Vec<Class> = classes.list();
-        let mut loads = vec![0.0; links];
-        let mut copies = vec![0.0; links];
-        let mut weights = 0.0;
-        for slice in routes.of(*ingress) {
-            check(network, slice)?;
-            weights += slice.weight;
-            path_of.clear();
-            path_of.resize(network.nodes.len(), usize::MAX);
-            for (number, (egress, _)) in slice.paths.iter().enumerate() {
-                path_of[*egress] = number;
-            }
-            for class in &classes {
-                mark += 1;
-                for (&egress, times) in class.egresses.iter().zip(&class.copies) {
-                    let Some((_, path)) = slice.paths.get(path_of[egress]) else {
-                        let egress = quote(&network.nodes[egress].id);
-                        let reason = format!("no path to {egress}");
-                        return Err(wrong(network, *ingress, reason));
-                    };
-                    for &link in path {
-                        copies[link] += slice.weight * class.bytes * times;
-                        if seen[link] != mark {
-                            seen[link] = mark;
-                            loads[link] += slice.weight * class.bytes;
-                        }
-                    }
-                }
-            }
-        }
-        if !classes.is_empty() && (weights - 1.0_f64).abs() > 1e-9 {
-            let reason = format!("the weights of the slices add up to {weights}, not 1");
-            return Err(wrong(network, *ingress, reason));
-        }
+    let each = ingresses
+        .par_iter()
+        .map(|(ingress, classes)| judge_one(network, *ingress, classes, routes));
+    let each: Vec<One> = each.collect::<Result<_, Error>>()?;
+    // In the order of ingresses: sums must not depend on threads.
+    for One { mut loads, copies } in each {
         let (mut footprint, mut plain) = (0.0, 0.0);
         for (link, number) in network.links.iter().zip(LinkId::all()) {
             let each = match cost {
@@ -112,6 +82,62 @@ pub fn judge(
         judged.footprint += footprint;
     }
     Ok(judged)
+}
+
+/// What an ingress puts on each link: each byte once, and all copies.
+struct One {
+    loads: Vec<f64>,
+    copies: Vec<f64>,
+}
+
+fn judge_one(
+    network: &Network,
+    ingress: NodeId,
+    classes: &Classes,
+    routes: &Routes,
+) -> Result<One, Error> {
+    let links = network.links.len();
+    let mut loads = vec![0.0; links];
+    let mut copies = vec![0.0; links];
+    let mut seen = vec![0_u64; links];
+    let mut mark = 0;
+    let mut path_of: Vec<usize> = Vec::new();
+    let mut weights = 0.0;
+    for slice in routes.of(ingress) {
+        check(network, slice)?;
+        weights += slice.weight;
+        path_of.clear();
+        path_of.resize(network.nodes.len(), usize::MAX);
+        for (number, (egress, _)) in slice.paths.iter().enumerate() {
+            path_of[*egress] = number;
+        }
+        let mut without = None;
+        classes.visit(|egresses, bytes, times| {
+            mark += 1;
+            for (&egress, times) in egresses.iter().zip(times) {
+                let Some((_, path)) = slice.paths.get(path_of[egress]) else {
+                    without = without.or(Some(egress));
+                    continue;
+                };
+                for &link in path {
+                    copies[link] += slice.weight * bytes * times;
+                    if seen[link] != mark {
+                        seen[link] = mark;
+                        loads[link] += slice.weight * bytes;
+                    }
+                }
+            }
+        });
+        if let Some(egress) = without {
+            let egress = quote(&network.nodes[egress].id);
+            return Err(wrong(network, ingress, format!("no path to {egress}")));
+        }
+    }
+    if classes.bytes() > 0.0 && (weights - 1.0_f64).abs() > 1e-9 {
+        let reason = format!("the weights of the slices add up to {weights}, not 1");
+        return Err(wrong(network, ingress, reason));
+    }
+    Ok(One { loads, copies })
 }
 
 fn wrong(network: &Network, ingress: NodeId, reason: String) -> Error {

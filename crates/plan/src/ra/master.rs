@@ -90,12 +90,14 @@ impl<'a> Master<'a> {
     /// Adds the best tree of each ingress alone: near what is wanted where links have room.
     pub(crate) fn begin_alone(&mut self, effort: Effort, watch: &dyn Watch) {
         let Program { problems, costs, .. } = self.program;
-        let free: Vec<Vec<Paths>> = problems
-            .par_iter()
-            .map(|problem| paths(&solve(problem, costs, None, None, effort, watch)))
-            .collect();
+        let one = |problem| {
+            (!watch.stopped()).then(|| paths(&solve(problem, costs, None, None, effort, watch)))
+        };
+        let free: Vec<Option<Vec<Paths>>> = problems.par_iter().map(one).collect();
         for (ingress, paths) in free.into_iter().enumerate() {
-            self.add(ingress, paths);
+            if let Some(paths) = paths {
+                self.add(ingress, paths);
+            }
         }
     }
 
@@ -331,7 +333,8 @@ impl<'a> Master<'a> {
         (whole, constant)
     }
 
-    /// The whole bound at prices, and whether there is a new tree.
+    /// The whole bound at prices, and whether there is a new tree. No bound (negative infinity) if
+    /// stopped before each ingress had its part of it.
     pub(super) fn price(
         &mut self,
         goal: Goal,
@@ -350,36 +353,43 @@ impl<'a> Master<'a> {
             rounds: 40 * effort,
         };
         let divisions = std::mem::take(&mut self.divisions);
-        let solved: Vec<(Vec<Solved>, f64)> = problems
+        let solved: Vec<Option<(Vec<Solved>, f64)>> = problems
             .par_iter()
             .zip(&self.columns)
             .zip(&self.frozen)
             .zip(divisions)
             .map(|(((problem, columns), frozen), divisions)| {
+                if watch.stopped() {
+                    return None;
+                }
                 let known = columns
                     .iter()
                     .map(|(column, _)| (cost_at(column), column))
                     .reduce(|best, other| if other.0 < best.0 { other } else { best });
                 if let Some((known, _)) = known.filter(|_| *frozen) {
-                    return (Vec::new(), known);
+                    return Some((Vec::new(), known));
                 }
                 let begin = known.map(|known| &known.1.paths[..]);
                 let solved = solve(problem, &whole, begin, divisions, effort, watch);
-                (solved, known.map_or(f64::INFINITY, |known| known.0))
+                Some((solved, known.map_or(f64::INFINITY, |known| known.0)))
             })
             .collect();
         let mut bound = -constant;
         let mut added = false;
         let mut memory = 0;
         self.divisions = vec![None; problems.len()];
-        for (ingress, (solved, known)) in solved.into_iter().enumerate() {
+        for (ingress, solved) in solved.into_iter().enumerate() {
+            let Some((solved, known)) = solved else {
+                bound = f64::NEG_INFINITY;
+                continue;
+            };
             if self.frozen[ingress] {
                 bound += known;
                 continue;
             }
             bound += solved.iter().map(|block| block.bound).sum::<f64>();
             let value: f64 = solved.iter().map(|block| block.value).sum();
-            if value < known * (1.0 - 1e-9) {
+            if value < known * (1.0 - 1e-9) && !watch.stopped() {
                 added |= self.add(ingress, paths(&solved));
             }
             memory += solved.iter().map(|block| block.division.size()).sum::<usize>();
@@ -400,6 +410,7 @@ impl<'a> Master<'a> {
         bound: f64,
         watch: &dyn Watch,
     ) -> Result<(Weights, LinkPrices), Error> {
+        watch.proceed()?;
         let Program { capacities, safety_net, .. } = *self.program;
         let links = capacities.len();
         let first = self.first();

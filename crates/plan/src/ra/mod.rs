@@ -150,7 +150,8 @@ pub struct Outcome {
     /// Their value: the footprint in bytes times cost, or the utilization of the busiest link, both
     /// from [`judge::judge`], which shares no code with the solver.
     pub value: f64,
-    /// No trees are better, in any number and with any weights.
+    /// No trees are better, in any number and with any weights. 0 if stopped before there was a
+    /// bound.
     pub bound: f64,
     /// Price of a byte on each link, in units of the objective per byte.
     pub link_prices: Vec<f64>,
@@ -168,8 +169,25 @@ pub struct Outcome {
     pub scale: f64,
     /// What making paths a tree has cost, as a part of the value: the most of any ingress.
     pub repair: f64,
-    /// Whether the computation was stopped before the gap was reached.
+    /// Whether the computation was stopped before the gap was reached, or before something else was
+    /// finished.
     pub stopped: bool,
+    /// What a computation that was stopped has left out.
+    pub unfinished: Unfinished,
+}
+
+/// What a computation that was stopped has left out, beside a smaller gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Traffic is scaled ([`Request::plain_load`]) by the best routes without elimination that were
+    /// found until then. The exact factor is no smaller.
+    pub scale: bool,
+    /// No routes were found that keep the limit of the objective, or the safety net. These do not.
+    pub limit: bool,
+    /// Schemes to compare with are missing.
+    pub schemes: bool,
+    /// Sources are not divided among slices ([`prefixes::divide`]).
+    pub prefixes: bool,
 }
 
 impl Outcome {

@@ -123,6 +123,7 @@ pub fn assign(
     let mut loads: BTreeMap<NodeId, Vec<f64>> = BTreeMap::new();
     let mut footprints: BTreeMap<NodeId, f64> = BTreeMap::new();
     for (ingress, content) in &counted.ingresses {
+        watch.proceed()?;
         let classes = Classes::Listed(classes_of(content, |_| true, EXACT));
         let judged =
             judge::judge(task.network, task.cost, &[(*ingress, classes)], routes, task.eliminates)?;
@@ -142,7 +143,7 @@ pub fn assign(
             base.iter_mut().zip(other).for_each(|(sum, load)| *sum += load);
         }
         let footprint = footprints.iter().filter(|(node, _)| *node != ingress).map(|of| of.1).sum();
-        let mut ours = Ours::new(task, *ingress, content, own, base, footprint)?;
+        let mut ours = Ours::new(task, *ingress, content, own, base, footprint, watch)?;
         let before = ours.score();
         let exchanges = ours.exchange(watch)?;
         let after = ours.score();
@@ -173,8 +174,10 @@ pub fn assign(
 /// slices and its sources are known. The outcome's routes, value and loads are those of prefixes
 /// then; its bound stays. `limit` is the highest utilization that links may have.
 ///
+/// Once stopped, the slices have no prefixes, and the outcome says so.
+///
 /// # Errors
-/// As [`assign`].
+/// Routes without a path for some content.
 pub fn divide(
     request: &Request<'_>,
     counted: &Counted,
@@ -201,7 +204,14 @@ pub fn divide(
     let content = counted.ingresses.iter_mut().flat_map(|of| &mut of.1);
     content.for_each(|one| one.bytes *= outcome.scale);
     let counted = &counted;
-    let assigned = assign(&task, counted, &mut routes, watch)?;
+    let assigned = match assign(&task, counted, &mut routes, watch) {
+        Err(Error::Stopped) => {
+            outcome.stopped = true;
+            outcome.unfinished.prefixes = true;
+            return Ok(Vec::new());
+        }
+        assigned => assigned?,
+    };
     if let Some(Assigned { after, .. }) = assigned.last() {
         let load = judge::busiest(&judged_loads(&task, counted, &routes)?, task.capacities);
         outcome.value = if task.load { after.load } else { after.footprint };
@@ -286,6 +296,7 @@ impl<'a> Ours<'a> {
         slices: Vec<Slice>,
         base: Vec<f64>,
         base_footprint: f64,
+        watch: &dyn Watch,
     ) -> Result<Self, Error> {
         let volumes = volumes(content);
         let whole: f64 = volumes.values().sum();
@@ -319,6 +330,7 @@ impl<'a> Ours<'a> {
             ours.judged.push(ours.judge(slice, &ours.at)?);
         }
         for (number, _) in ours.bundles.iter().enumerate() {
+            watch.proceed()?;
             let own: HashMap<Source, ()> =
                 ours.bundles[number].0.iter().map(|source| (*source, ())).collect();
             let classes = classes_of(content, |source| own.contains_key(&source), EXACT);
@@ -391,7 +403,7 @@ impl<'a> Ours<'a> {
         let mut exchanges = 0;
         while exchanges < EXCHANGES {
             watch.proceed()?;
-            let Some(better) = self.better()? else { break };
+            let Some(better) = self.better(watch)? else { break };
             (self.at, self.judged) = (better.at, better.judged);
             exchanges += 1;
         }
@@ -399,7 +411,7 @@ impl<'a> Ours<'a> {
     }
 
     /// The first exchange that helps, of those that promise most.
-    fn better(&self) -> Result<Option<Places>, Error> {
+    fn better(&self, watch: &dyn Watch) -> Result<Option<Places>, Error> {
         let now = self.score();
         let (loads, footprint) = (self.loads(&self.judged), now.footprint - self.base_footprint);
         let mut tries: Vec<(Score, Exchange)> = self
@@ -425,6 +437,7 @@ impl<'a> Ours<'a> {
         };
         tries.sort_by(|a, b| order(&a.0, &b.0));
         for (_, exchange) in tries.into_iter().take(TRIES) {
+            watch.proceed()?;
             let mut at = self.at.clone();
             let mut judged = self.judged.clone();
             let steps = self.steps(exchange);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use super::{
-    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme,
+    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme, Unfinished,
     bound::Effort,
     each::{each, paths, shortest, whole},
     few::Few,
@@ -21,14 +21,15 @@ use super::{
 use crate::{
     Error, LinkId, NodeId, Watch,
     error::{RouteError, TopologyError, quote},
+    network::Link,
 };
 
-/// Computes routes. If the observer cancels, the best routes so far, with their gap.
+/// Computes routes. If the observer cancels, the best routes so far, with their gap: at first
+/// shortest paths, without a bound. [`Outcome::unfinished`] says what is missing.
 ///
 /// # Errors
 /// Settings out of range; malformed classes; an egress that no path leads to; capacities that are
-/// not known, or that no routes can keep, with the links that prove it. [`Error::Stopped`] only
-/// before there are any routes.
+/// not known, or that no routes can keep, with the links that prove it.
 pub fn run(request: &Request<'_>, watch: &dyn Watch) -> Result<Outcome, Error> {
     run_warm(request, None, watch).map(|found| found.0)
 }
@@ -65,6 +66,7 @@ pub fn run_warm(
         eliminates,
         costs,
         scale: 1.0,
+        unfinished: Unfinished::default(),
         watch,
     };
     let together = !matches!(request.objective, Objective::Footprint);
@@ -78,7 +80,8 @@ pub fn run_warm(
     } else {
         None
     };
-    steps.problems = steps.split(&steps.ingresses)?;
+    let Some(problems) = steps.split()? else { return steps.before_any() };
+    steps.problems = problems;
     let warm = warm.filter(|warm| warm.fits(&steps.problems));
     if together || request.safety_net {
         steps.together(plain, warm)
@@ -96,6 +99,7 @@ struct Steps<'a> {
     eliminates: Vec<bool>,
     costs: Prices,
     scale: f64,
+    unfinished: Unfinished,
     watch: &'a dyn Watch,
 }
 
@@ -106,12 +110,83 @@ struct Plain {
 }
 
 impl Steps<'_> {
-    fn split(&self, ingresses: &[(NodeId, Classes)]) -> Result<Vec<Problem>, Error> {
+    /// The problem of each ingress. None if stopped.
+    fn split(&self) -> Result<Option<Vec<Problem>>, Error> {
         let split = |(ingress, classes): &(NodeId, Classes)| {
-            self.watch.proceed()?;
-            Problem::new(self.request.network, *ingress, &classes.list())
+            if self.watch.stopped() {
+                return Ok(None);
+            }
+            Problem::new(self.request.network, *ingress, &classes.list()).map(Some)
         };
-        ingresses.par_iter().map(split).collect()
+        let split: Result<Vec<Option<Problem>>, Error> =
+            self.ingresses.par_iter().map(split).collect();
+        Ok(split?.into_iter().collect())
+    }
+
+    /// The same with nothing shared. It has few classes and takes no time, so it is not stopped.
+    fn split_plain(&self) -> Result<Vec<Problem>, Error> {
+        let split = |(ingress, classes): &(NodeId, Classes)| {
+            let classes = heuristic::plain(classes).list();
+            Problem::new(self.request.network, *ingress, &classes)
+        };
+        self.ingresses.par_iter().map(split).collect()
+    }
+
+    /// Shortest paths, or the routes in force if they are better: what there is before anything was
+    /// computed.
+    fn before_any(mut self) -> Result<(Outcome, Warm), Error> {
+        self.problems = self.split_plain()?;
+        let paths = shortest(&self.problems, &self.costs.lengths());
+        let mut routes = whole(&self.problems, &paths);
+        let shortest = self.judge(&routes)?;
+        let busiest = self.busiest(&shortest.loads).unwrap_or(0.0);
+        let limit = match self.request.objective {
+            Objective::FootprintWithin(LoadLimit::Given(limit)) => limit,
+            Objective::FootprintWithin(LoadLimit::Shortest(times)) => times * busiest,
+            // What is least is not known.
+            Objective::FootprintWithin(LoadLimit::Least(_)) => 0.0,
+            Objective::Footprint | Objective::Load => f64::INFINITY,
+        };
+        let value = |judged: &Judged| match self.request.objective {
+            Objective::Load => self.busiest(&judged.loads).unwrap_or(0.0),
+            _ => judged.footprint,
+        };
+        let rank = |judged: &Judged| (!self.keeps(judged, limit), value(judged));
+        let mut judged = shortest.clone();
+        if let Some(old) = self.judge_in_force().filter(|old| rank(&old.1) <= rank(&judged)) {
+            (routes, judged) = old;
+        }
+        let value = value(&judged);
+        self.unfinished.limit = !self.keeps(&judged, limit);
+        self.unfinished.schemes |= self.request.compare;
+        let of_one = |(problem, paths): (&Problem, &Vec<Paths>)| {
+            OfOne::new(problem, vec![(1.0, paths.clone())], None)
+        };
+        let warm = Warm::alone(self.problems.iter().zip(&paths).map(of_one).collect());
+        let outcome = Outcome {
+            value,
+            bound: 0.0,
+            link_prices: vec![0.0; self.capacities.len()],
+            schemes: self.own_schemes(&shortest, &judged),
+            ingresses: self.of_ingresses(&shortest, &judged),
+            repair: 0.0,
+            scale: self.scale,
+            routes,
+            shortest,
+            judged,
+            capacities: self.capacities,
+            stopped: true,
+            unfinished: self.unfinished,
+        };
+        Ok((outcome, warm))
+    }
+
+    /// Whether no link is above a utilization, and all copies fit if they must.
+    fn keeps(&self, judged: &Judged, limit: f64) -> bool {
+        let below = |loads: &[f64], limit: f64| {
+            self.busiest(loads).is_none_or(|busiest| busiest <= limit * (1.0 + 1e-6))
+        };
+        below(&judged.loads, limit) && (!self.request.safety_net || below(&judged.copies, 1.0))
     }
 
     fn judge(&self, routes: &Routes) -> Result<Judged, Error> {
@@ -137,12 +212,7 @@ impl Steps<'_> {
     /// Routes for the least load without elimination; scales the traffic by it if that was asked
     /// for.
     fn plain(&mut self) -> Result<Plain, Error> {
-        let singles: Vec<(NodeId, Classes)> = self
-            .ingresses
-            .iter()
-            .map(|(ingress, classes)| (*ingress, heuristic::plain(classes)))
-            .collect();
-        let problems = self.split(&singles)?;
+        let problems = self.split_plain()?;
         // All the other figures are compared with this one.
         let gap = (self.request.gap / 10.0).max(1e-6);
         let all = vec![true; self.eliminates.len()];
@@ -153,6 +223,8 @@ impl Steps<'_> {
         let mut slices = weights::slices(&problems, &found.weights);
         slices.sort_by_key(|slice| slice.ingress);
         let mut plain = Plain { routes: Routes { slices }, load: found.value };
+        self.unfinished.scale = found.stopped && self.request.plain_load.is_some();
+        self.unfinished.schemes = found.stopped && self.request.compare;
         if let Some(target) = self.request.plain_load {
             if plain.load == 0.0 {
                 return Err(TopologyError::NoLoad.into());
@@ -194,7 +266,11 @@ impl Steps<'_> {
     }
 
     /// Every ingress on its own: capacities do not matter.
-    fn alone(self, plain: Option<Plain>, warm: Option<&Warm>) -> Result<(Outcome, Warm), Error> {
+    fn alone(
+        mut self,
+        plain: Option<Plain>,
+        warm: Option<&Warm>,
+    ) -> Result<(Outcome, Warm), Error> {
         let shortest = shortest(&self.problems, &self.costs.lengths());
         let shortest = self.judge(&whole(&self.problems, &shortest))?;
         let in_force = self.trees_in_force(warm).map(|trees| {
@@ -242,12 +318,13 @@ impl Steps<'_> {
         }
         let value = judged.footprint;
         let bound = bound.min(value);
+        let schemes = self.schemes(plain.as_ref(), &shortest, &routes, &judged)?;
         let stopped = self.watch.stopped() && gap(value, bound) > self.request.gap;
         let outcome = Outcome {
             value,
             bound,
             link_prices: vec![0.0; self.capacities.len()],
-            schemes: self.schemes(plain.as_ref(), &shortest, &routes, &judged)?,
+            schemes,
             ingresses,
             repair: solved.iter().flatten().map(|block| block.repair).fold(0.0, f64::max),
             scale: self.scale,
@@ -255,18 +332,30 @@ impl Steps<'_> {
             judged,
             shortest,
             capacities: self.capacities,
-            stopped,
+            stopped: stopped || self.unfinished != Unfinished::default(),
+            unfinished: self.unfinished,
         };
         Ok((outcome, warm))
     }
 
     /// All ingresses together, within capacities.
-    fn together(self, plain: Option<Plain>, warm: Option<&Warm>) -> Result<(Outcome, Warm), Error> {
+    fn together(
+        mut self,
+        plain: Option<Plain>,
+        warm: Option<&Warm>,
+    ) -> Result<(Outcome, Warm), Error> {
         let Request { objective, safety_net, slices: most, gap: wanted, .. } = *self.request;
         let watch = self.watch;
         let shortest_paths = shortest(&self.problems, &self.costs.lengths());
         let shortest = self.judge(&whole(&self.problems, &shortest_paths))?;
-        let base = if safety_net { Some(self.net(&shortest_paths)?) } else { None };
+        let base = if safety_net {
+            match self.net(&shortest_paths)? {
+                None => return self.before_any(),
+                found => found,
+            }
+        } else {
+            None
+        };
         let program = self.program(&self.problems, &self.eliminates, safety_net, wanted);
         let mut master = Master::new(&program, &[shortest_paths]);
         if let Some(warm) = warm {
@@ -302,13 +391,24 @@ impl Steps<'_> {
             (Objective::Footprint, _) => Some(1e6),
             _ => limit,
         };
-        if let (Some(limit), Some(least)) = (limit, &least)
-            && least.value > limit * (1.0 + 1e-9)
+        // Routes within the limit were not found: an answer, unless there was no time for it.
+        let above = matches!((limit, &least), (Some(limit), Some(least))
+            if least.value > limit * (1.0 + 1e-9));
+        if let (true, Some(limit), Some(least)) = (above, limit, &least)
+            && (!least.stopped || least.bound > limit)
         {
             return Err(self.too_low(limit, least).into());
         }
+        let least_known = match (objective, &least) {
+            (Objective::FootprintWithin(LoadLimit::Least(times)), Some(least)) => {
+                Some((times, least.bound))
+            }
+            _ => None,
+        };
         let found = match (limit, least) {
             (None, Some(least)) => least,
+            // Neither value nor bound is one of cost.
+            (Some(_), Some(least)) if above => Weighed { bound: 0.0, ..least },
             (Some(limit), least) => {
                 let start = least.map(|least| least.weights).or(base.clone());
                 master.generate(Goal::Cost { limit }, start.as_ref(), watch)?
@@ -319,13 +419,7 @@ impl Steps<'_> {
             None => self.busiest(&judged.loads).unwrap_or(0.0),
             Some(_) => judged.footprint,
         };
-        let keeps = |judged: &Judged| {
-            let below = |loads: &[f64], limit: f64| {
-                self.busiest(loads).is_none_or(|busiest| busiest <= limit * (1.0 + 1e-6))
-            };
-            below(&judged.loads, limit.unwrap_or(f64::INFINITY))
-                && (!safety_net || below(&judged.copies, 1.0))
-        };
+        let keeps = |judged: &Judged| self.keeps(judged, limit.unwrap_or(f64::INFINITY));
         let old = self.judge_in_force().filter(|(routes, judged)| {
             let few = self.problems.iter().all(|of| routes.of(of.ingress).count() <= most);
             few && keeps(judged) && gap(value(judged), found.bound) <= wanted
@@ -351,12 +445,20 @@ impl Steps<'_> {
         };
         let value = value(&judged);
         let bound = found.bound.min(value);
+        let misses = !keeps(&judged);
         let warm = master.keep(limit.is_none(), &found, chosen.as_ref());
+        // Of a least load that was not found, the limit is not the one that was asked for.
+        let inexact = least_known.is_some_and(|(times, bound)| {
+            self.busiest(&judged.loads).unwrap_or(0.0) > times * bound * (1.0 + wanted)
+        });
+        self.unfinished.limit = watch.stopped() && (misses || inexact);
+        let schemes = self.schemes(plain.as_ref(), &shortest, &routes, &judged)?;
+        let cut = watch.stopped() && gap(value, bound) > wanted;
         let outcome = Outcome {
             value,
             bound,
             link_prices: found.prices.load,
-            schemes: self.schemes(plain.as_ref(), &shortest, &routes, &judged)?,
+            schemes,
             ingresses: self.of_ingresses(&shortest, &judged),
             repair: 0.0,
             scale: self.scale,
@@ -364,13 +466,14 @@ impl Steps<'_> {
             judged,
             shortest,
             capacities: self.capacities,
-            stopped: found.stopped,
+            stopped: found.stopped || cut || self.unfinished != Unfinished::default(),
+            unfinished: self.unfinished,
         };
         Ok((outcome, warm))
     }
 
-    /// Weights with which all copies fit the capacities.
-    fn net(&self, shortest: &[Vec<Paths>]) -> Result<Weights, Error> {
+    /// Weights with which all copies fit the capacities. None if stopped before there were any.
+    fn net(&self, shortest: &[Vec<Paths>]) -> Result<Option<Weights>, Error> {
         let none = vec![false; self.eliminates.len()];
         let program = self.program(&self.problems, &none, false, self.request.gap);
         let mut master = Master::new(&program, &[shortest.to_vec()]);
@@ -379,6 +482,9 @@ impl Steps<'_> {
         let found = master.generate(Goal::Load { enough }, None, self.watch)?;
         if found.value > 1.0 {
             let (least, links) = (found.bound, self.proof(&found.prices));
+            if found.stopped && least <= 1.0 {
+                return Ok(None);
+            }
             return Err(if least > 1.0 {
                 RouteError::SafetyNet { least, links }.into()
             } else {
@@ -387,7 +493,7 @@ impl Steps<'_> {
         }
         // The same trees, with what links carry after elimination.
         let program = self.program(&self.problems, &self.eliminates, true, self.request.gap);
-        Ok(Master::new(&program, &[]).adopt(&found.weights))
+        Ok(Some(Master::new(&program, &[]).adopt(&found.weights)))
     }
 
     fn too_low(&self, limit: f64, least: &Weighed) -> RouteError {
@@ -424,41 +530,56 @@ impl Steps<'_> {
 
     /// These routes and those that they are compared with.
     fn schemes(
-        &self,
+        &mut self,
         plain: Option<&Plain>,
         shortest: &Judged,
         routes: &Routes,
         judged: &Judged,
     ) -> Result<Vec<Scheme>, Error> {
-        let network = self.request.network;
-        let each: Vec<f64> = network
-            .links
-            .iter()
-            .map(|link| if self.request.cost == Cost::Latency { link.latency } else { 1.0 })
-            .collect();
-        let footprint =
-            |loads: &[f64]| loads.iter().zip(&each).map(|(load, cost)| load * cost).sum();
-        let scheme = |name, loads: &[f64]| Scheme {
-            name,
-            footprint: footprint(loads),
-            utilization: self.busiest(loads),
-        };
-        let mut schemes = vec![scheme("SP", &shortest.copies), scheme("SP-RE", &shortest.loads)];
-        if let Some(plain) = plain {
-            let found = self.judge(&plain.routes)?;
-            schemes.push(scheme("LP-SP", &found.copies));
-            schemes.push(scheme(
-                "SP-Optimal",
-                &heuristic::ideal(network, &self.ingresses, &plain.routes, &self.eliminates),
-            ));
-            schemes.push(scheme("LP-SP with RE", &found.loads));
-            schemes.push(scheme(
-                "RA-Heuristic",
-                &heuristic::packets(network, &self.ingresses, routes, &self.eliminates, &each),
-            ));
+        let mut schemes = self.own_schemes(shortest, judged);
+        match plain.map(|plain| self.other_schemes(plain, routes)) {
+            None => {}
+            Some(Err(Error::Stopped)) => self.unfinished.schemes = true,
+            Some(others) => drop(schemes.splice(2..2, others?)),
         }
-        schemes.push(scheme("RA", &judged.loads));
         Ok(schemes)
+    }
+
+    /// Shortest paths, and these routes.
+    fn own_schemes(&self, shortest: &Judged, judged: &Judged) -> Vec<Scheme> {
+        vec![
+            self.scheme("SP", &shortest.copies),
+            self.scheme("SP-RE", &shortest.loads),
+            self.scheme("RA", &judged.loads),
+        ]
+    }
+
+    /// Schemes over the routes for the least load without elimination, and the thesis's heuristic.
+    fn other_schemes(&self, plain: &Plain, routes: &Routes) -> Result<Vec<Scheme>, Error> {
+        let Self { request, ingresses, eliminates, watch, .. } = self;
+        watch.proceed()?;
+        let network = request.network;
+        let each: Vec<f64> = network.links.iter().map(|link| self.each(link)).collect();
+        let found = self.judge(&plain.routes)?;
+        let ideal = heuristic::ideal(network, ingresses, &plain.routes, eliminates, *watch)?;
+        let packets = heuristic::packets(network, ingresses, routes, eliminates, &each, *watch)?;
+        Ok(vec![
+            self.scheme("LP-SP", &found.copies),
+            self.scheme("SP-Optimal", &ideal),
+            self.scheme("LP-SP with RE", &found.loads),
+            self.scheme("RA-Heuristic", &packets),
+        ])
+    }
+
+    fn scheme(&self, name: &'static str, loads: &[f64]) -> Scheme {
+        let links = &self.request.network.links;
+        let footprint = loads.iter().zip(links).map(|(load, link)| load * self.each(link)).sum();
+        Scheme { name, footprint, utilization: self.busiest(loads) }
+    }
+
+    /// What a byte costs on a link.
+    fn each(&self, link: &Link) -> f64 {
+        if self.request.cost == Cost::Latency { link.latency } else { 1.0 }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Known answers, laws, and an exhaustive search as a judge.
 
+mod interrupts;
+
 use super::*;
 use crate::{
     BitRate, Error, Unwatched, Watch,
@@ -316,32 +318,6 @@ fn without_elimination_anywhere_all_copies_count() {
         .filter(|&link| outcome.judged.loads[link] < outcome.judged.copies[link] * (1.0 - 1e-9))
         .collect();
     assert!(less.iter().all(|&link| link == 0), "{less:?}");
-}
-
-/// Stops after some calls.
-struct Impatient(std::sync::atomic::AtomicU32);
-
-impl Watch for Impatient {
-    fn progress(&self, _what: &str, _done: u64, _total: u64) {}
-
-    fn stopped(&self) -> bool {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 400
-    }
-}
-
-#[test]
-fn an_interruption_gives_the_best_so_far_with_its_gap() {
-    let network = with_capacities(&abilene());
-    let request = Request { gap: 0.0, ..load_request(&network, 0.5) };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let outcome =
-        pool.install(|| run(&request, &Impatient(std::sync::atomic::AtomicU32::new(0)))).unwrap();
-    assert!(outcome.stopped);
-    assert!(outcome.bound <= outcome.value && outcome.gap() < 1.0, "{}", outcome.gap());
-    let alone = Request { objective: Objective::Footprint, plain_load: None, ..request };
-    let outcome =
-        pool.install(|| run(&alone, &Impatient(std::sync::atomic::AtomicU32::new(300)))).unwrap();
-    assert!(outcome.stopped && outcome.gap() < 1.0);
 }
 
 #[test]

@@ -358,13 +358,14 @@ fn conflicts(block: &Block, paths: &[Vec<LinkId>]) -> Vec<(NodeId, Vec<LinkId>)>
 }
 
 /// Makes paths a tree: of the links that lead to a node, one is kept, and all paths through the
-/// node come the same way to it, whichever costs least. Where that does not end, the tree of
-/// shortest paths over the links in use.
+/// node come the same way to it, whichever costs least. Where that does not end, or is stopped,
+/// the tree of shortest paths over the links in use.
 pub(crate) fn to_tree(
     block: &Block,
     prices: &Prices,
     paths: Paths,
     search: &mut Search,
+    stopped: &dyn Fn() -> bool,
 ) -> (Paths, f64) {
     let mut paths = paths;
     for _ in 0..block.graph.nodes() {
@@ -372,6 +373,9 @@ pub(crate) fn to_tree(
             let cost = cost(block, prices, &paths);
             return (paths, cost);
         };
+        if stopped() {
+            break;
+        }
         // Ways to the node, each once.
         let end = |link: &LinkId| block.graph.ends[*link].1;
         let ways: BTreeSet<Vec<LinkId>> = paths

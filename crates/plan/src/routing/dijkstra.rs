@@ -58,6 +58,12 @@ impl Graph {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Searches of this thread: a measure of work that does not depend on the machine.
+    pub(crate) static RUNS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// A search from one node.
 pub(crate) struct Search {
     length: Vec<Length>,
@@ -83,6 +89,8 @@ impl Search {
         passes: impl Fn(NodeId) -> bool,
         before: impl Fn(LinkId, LinkId) -> bool,
     ) {
+        #[cfg(test)]
+        RUNS.with(|runs| runs.set(runs.get() + 1));
         self.length.fill(FAR);
         self.by.fill(NO_LINK);
         self.length[from] = Length(0.0, 0);

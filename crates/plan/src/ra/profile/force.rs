@@ -28,7 +28,7 @@ pub struct Minute {
 /// slices do not matter.
 ///
 /// # Errors
-/// As [`ra::run`].
+/// As [`ra::run`], and [`Error::Stopped`].
 pub fn minute(
     request: &Request<'_>,
     goal: Goal,
@@ -64,6 +64,10 @@ pub fn minute(
         ..request.clone()
     };
     let outcome = ra::run(&request, watch)?;
+    if outcome.stopped {
+        // A bound that is not finished would raise an alarm.
+        return Err(Error::Stopped);
+    }
     let value = judged.map(|judged| match goal {
         Goal::Load => busiest.map_or(0.0, |busiest| busiest.1),
         Goal::Footprint | Goal::FootprintWithin => judged.footprint,
