@@ -43,8 +43,21 @@ use clap::{CommandFactory, FromArgMatches};
 use oncewire_report::format;
 use std::process::ExitCode;
 
+/// Panics of a thread that reads a history file become an error, which says all there is to say.
+#[cfg(unix)]
+fn keep_quiet_on_corrupt_history() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(oncewire_net::history::THREAD) {
+            others(panic);
+        }
+    }));
+}
+
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
+    #[cfg(unix)]
+    keep_quiet_on_corrupt_history();
     let matches = args::with_negative_values(Cli::command())
         .try_get_matches()
         .unwrap_or_else(|error| usage(error));

@@ -5,6 +5,7 @@ use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
 use crate::handshake::HandshakeError;
+use crate::history::{History, Recording};
 #[cfg(target_os = "linux")]
 use crate::link::{LinkConfig, LinkError};
 use crate::server::{ServeConfig, Server, serve_on};
@@ -34,6 +35,8 @@ pub struct Daemon {
     pub drain: Duration,
     /// Where it answers monitoring and browsers.
     pub admin: Option<Admin>,
+    /// The file to record its history to.
+    pub history: Option<PathBuf>,
     /// Formats the state for the status socket and the admin address.
     pub render: fn(&Document) -> String,
     /// Reads the egress rules again, on SIGHUP. `None` leaves them as they are. Authorized peers
@@ -118,10 +121,15 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     );
     let socket = daemon.status.as_deref().map(bind_status).transpose()?;
     let admin = bind_admin(daemon.admin.as_ref()).await?;
+    let history = Arc::new(History::start(daemon.history));
     let document = |end: &Arc<TunnelEnd>| {
-        let end = end.clone();
-        move || Document::Tunnel(Box::new(end.status()))
+        let (end, history) = (end.clone(), history.clone());
+        move || {
+            let history = history.status();
+            Document::Tunnel(Box::new(Status { history, ..end.status() }))
+        }
     };
+    let recording = Recording::start(history.clone(), document(&end));
     if let Some(listener) = socket {
         tokio::spawn(answer(listener, document(&end), daemon.render));
     }
@@ -169,6 +177,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         _ = int.recv() => warn!("second signal; closing the connections that are still open"),
     }
     drop(watchdog);
+    recording.finish().await;
     // Time for the last messages to reach the peer.
     tokio::time::sleep(Duration::from_millis(100)).await;
     if let Some(path) = &daemon.status {
@@ -187,6 +196,7 @@ pub fn run_link(
     config: LinkConfig,
     status: Option<&Path>,
     admin: Option<Admin>,
+    history: Option<PathBuf>,
     render: fn(&Document) -> String,
     ready: impl FnOnce(&LinkStatus),
 ) -> Result<(), LinkError> {
@@ -203,10 +213,15 @@ pub fn run_link(
         let socket = status.map(bind_status).transpose()?;
         let admin = bind_admin(admin.as_ref()).await?;
         let link = Arc::new(crate::link::start(config).await?);
+        let history = Arc::new(History::start(history));
         let document = || {
-            let link = link.clone();
-            move || Document::Link(Box::new(link.status()))
+            let (link, history) = (link.clone(), history.clone());
+            move || {
+                let history = history.status();
+                Document::Link(Box::new(LinkStatus { history, ..link.status() }))
+            }
         };
+        let recording = Recording::start(history.clone(), document());
         let mut answering = JoinSet::new();
         if let Some(listener) = socket {
             answering.spawn(answer(listener, document(), render));
@@ -223,6 +238,7 @@ pub fn run_link(
         service::stopping();
         drop(watchdog);
         info!("stopping");
+        recording.finish().await;
         // Their clones of the link go with them.
         answering.shutdown().await;
         if let Some(link) = Arc::into_inner(link) {

@@ -48,7 +48,7 @@
 //! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
 //! | counters and state | [`status`] |
 //! | IP packets between two sites, without the tunnel | `link` (Linux) |
-//! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`] |
+//! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`]; what it carried in the last month: [`history`] |
 //!
 //! The rules of the protocol are in the crate `oncewire-session`, which this crate gives sockets and
 //! a clock.
@@ -68,6 +68,8 @@ mod egress;
 mod endpoint;
 pub mod flows;
 mod handshake;
+#[cfg(unix)]
+pub mod history;
 pub mod keys;
 #[cfg(target_os = "linux")]
 pub mod link;

@@ -168,6 +168,10 @@ pub(crate) struct LinkArgs {
     /// Required if the address is not on loopback
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub(crate) admin_token: Option<PathBuf>,
+    /// File to record what is carried in, for `oncewire report`: an hour by seconds and a month by
+    /// minutes
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub(crate) history: Option<PathBuf>,
     /// Least severe messages to log, on standard error
     #[arg(
         long,

@@ -34,6 +34,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
         config,
         status.as_deref(),
         admin,
+        args.history.clone(),
         |document| crate::status::text::render(document),
         ready,
     );

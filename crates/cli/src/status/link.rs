@@ -73,6 +73,7 @@ pub(super) fn report(status: &LinkStatus) -> Report {
             status.connected(),
             counted(status.peers.len() as u64, "peer"),
         ));
+    let about = super::history(&status.history).into_iter().fold(about, Section::text);
     let sections = vec![about, states(&status.peers), traffic(&status.peers), notes(status)];
     Report { kind: "Status", title: "link".into(), sections, ..Report::default() }
 }
@@ -264,6 +265,7 @@ mod tests {
             retries: 3,
             traffic,
             drops: Drops { own_traffic: 5, too_large: 1, link_down: 4, ..Drops::default() },
+            history: None,
         }
     }
 

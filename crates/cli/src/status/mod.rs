@@ -5,9 +5,9 @@ pub(crate) mod text;
 mod tunnel;
 
 use crate::args::StatusArgs;
-use crate::failure::{Failure, Outcome, note};
+use crate::failure::{Failure, Outcome, note, without_number};
 use crate::{stdout, terminal};
-use oncewire_net::status::{Document, DocumentError, FORMAT};
+use oncewire_net::status::{Document, DocumentError, FORMAT, HistoryStatus};
 use oncewire_report::Report;
 use serde_json::Value;
 use std::fmt::Display;
@@ -79,6 +79,13 @@ fn report(path: &Path) -> Outcome<Report> {
         Document::Tunnel(status) => Ok(tunnel::report(&status)),
         Document::Link(status) => Ok(link::report(&status)),
     }
+}
+
+/// That nothing is recorded to the history file, if that is so.
+fn history(status: &Option<HistoryStatus>) -> Option<String> {
+    let HistoryStatus { file, failure, .. } = status.as_ref()?;
+    let why = without_number(failure.as_ref()?);
+    Some(format!("no history is recorded to {file}: {why}"))
 }
 
 /// The sockets to ask: the one that was named, or those of running processes.

@@ -54,6 +54,7 @@ fn about(status: &Status) -> Section {
             section = section.text(format!("{count} {what}"));
         }
     }
+    section = super::history(&status.history).into_iter().fold(section, Section::text);
     match &status.last_failure {
         Some(why) => section
             .text(format!("the last attempt to reach the server failed: {}", without_number(why))),
@@ -250,7 +251,7 @@ fn saved(wire: u64, sent: u64) -> Cell {
 mod tests {
     use super::*;
     use crate::terminal::{Page, columns};
-    use oncewire_net::status::Document;
+    use oncewire_net::status::{Document, HistoryStatus};
     use std::time::Duration;
 
     fn text(status: &Status, width: usize) -> String {
@@ -307,6 +308,11 @@ mod tests {
             version: "0.1.0".into(),
             key: format!("ow1{}", "q".repeat(52)),
             draining: true,
+            history: Some(HistoryStatus {
+                file: "/var/lib/oncewire-serve/history".into(),
+                failure: Some("No space left on device (os error 28)".into()),
+                ..HistoryStatus::default()
+            }),
             uptime: Duration::from_millis(7_300_500),
             listening: [
                 "[2001:db8:1111:2222:3333:4444:5555:6666]:7077",
@@ -359,6 +365,8 @@ mod tests {
                 "{text}"
             );
             // A peer's figures come with their age, and with a reason where there are none.
+            let lost = "no history is recorded to /var/lib/oncewire-serve/history: No space left on device ";
+            assert!(text.replace('\n', " ").contains(lost), "{width}: {text}");
             for shown in ["up 2.03 h", "reported 3 s ago", "not reported yet"] {
                 assert!(text.contains(shown), "{width}: {shown:?} is missing:\n{text}");
             }

@@ -5,6 +5,7 @@
 //! all programs.
 
 mod configuration;
+mod history;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]

@@ -77,7 +77,10 @@ fn names(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn rules_and_dashboard_name_metrics_that_exist() {
-    let tunnel = Plan::new().to(echo()).serve(&ADMIN).connect(&ADMIN).start();
+    let dir = tempfile::TempDir::new().unwrap();
+    let history = dir.path().join("history");
+    let connect = [&ADMIN[..], &["--history", history.to_str().unwrap()]].concat();
+    let tunnel = Plan::new().to(echo()).serve(&ADMIN).connect(&connect).start();
     let at = admin(&tunnel.connect);
     wait_until("the other end reported", || {
         get(at, "/metrics").contains("oncewire_session_there_age_seconds{")

@@ -134,6 +134,16 @@ pub fn exposition(document: &Document) -> String {
     let about = [("version", version.clone()), ("role", role.to_owned()), ("key", key.clone())];
     families.gauge("oncewire_build_info", "1, with what runs as labels.", &about, 1.0);
 
+    let history = match document {
+        Document::Tunnel(status) => &status.history,
+        Document::Link(status) => &status.history,
+    };
+    if let Some(history) = history {
+        let help = "1 if the history file is recorded to, 0 if that failed.";
+        let value = f64::from(u8::from(history.recording));
+        families.gauge("oncewire_history_recording", help, &[], value);
+    }
+
     let samples = document.samples();
     let left_out = samples.len().saturating_sub(MOST_SAMPLES);
     for sample in samples.iter().take(MOST_SAMPLES) {

@@ -338,6 +338,8 @@ impl Link {
             retries: shared.strangers.retries(),
             traffic: Traffic::default(),
             drops: shared.drops.get(),
+            // Of the process around it.
+            history: None,
         };
         for peer in &status.peers {
             status.traffic += peer.traffic;

@@ -1,5 +1,6 @@
 //! The state of a packet link.
 
+use super::HistoryStatus;
 use super::serial::{self, seconds};
 use oncewire_session::link::{ReceiverStats, SenderStats};
 use oncewire_session::metrics;
@@ -26,6 +27,8 @@ pub struct LinkStatus {
     /// Longest inner packet, in bytes.
     #[serde(rename = "mtu_bytes")]
     pub mtu: u16,
+    /// The file that this process records its history to.
+    pub history: Option<HistoryStatus>,
     /// The peers, in the order of the configuration.
     pub peers: Vec<PeerStatus>,
     /// Handshakes that failed before the other end had proved to be a peer.

@@ -99,8 +99,22 @@ pub struct Status {
     pub draining: bool,
     /// Why the last attempt to reach the server failed, unless a session was established since.
     pub last_failure: Option<String>,
+    /// The file that this process records its history to.
+    pub history: Option<HistoryStatus>,
     /// The sessions.
     pub sessions: Vec<SessionStatus>,
+}
+
+/// The file of a process's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryStatus {
+    /// Its path.
+    pub file: String,
+    /// Whether it is recorded to.
+    pub recording: bool,
+    /// Why not.
+    pub failure: Option<String>,
 }
 
 /// One session.

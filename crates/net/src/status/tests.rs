@@ -49,6 +49,11 @@ fn tunnel() -> Status {
         socks4_clients: 21,
         draining: true,
         last_failure: Some("no route to host".into()),
+        history: Some(HistoryStatus {
+            file: "/var/lib/h".into(),
+            recording: false,
+            failure: Some("disk full".into()),
+        }),
         sessions: vec![session, other],
     }
 }
@@ -92,6 +97,7 @@ fn link() -> LinkStatus {
         retries: 2,
         traffic: traffic(3_000),
         drops: numbered(4_000),
+        history: None,
     }
 }
 
