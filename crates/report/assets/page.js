@@ -497,7 +497,8 @@
     }
     holder.read = (u, lying) => {
       const { idx, idxs, left, top } = u.cursor;
-      const data = holder.prepared.data;
+      // A live page replaces them.
+      const { chart, series, names, data } = holder.prepared;
       const inside = idx !== null && idx !== undefined && left >= 0 && top >= 0;
       const where = inside ? (names ? names[idx] : `${sanitize(chart.x.label)} ${number(data[0][idx], chart.x.unit, 4)}`) : "";
       at.textContent = where;
@@ -560,33 +561,81 @@
 
   // Tables sort numbers by value, largest first, and words alphabetically; missing values are last.
 
+  /** Sorts the rows of a table by the column that its heading says. */
+  const sort = (table) => {
+    const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+    const at = heads.findIndex((head) => head.hasAttribute("aria-sort"));
+    if (at < 0) return;
+    const numeric = heads[at].classList.contains("n");
+    const rising = heads[at].getAttribute("aria-sort") === "ascending";
+    const key = (row) => {
+      const cell = row.cells[at];
+      if (!numeric) return cell ? cell.textContent : "";
+      return cell && cell.dataset.v !== undefined ? Number(cell.dataset.v) : null;
+    };
+    const compare = (a, b) => (numeric ? a - b : a.localeCompare(b, undefined, { numeric: true }));
+    const rows = [...body.rows].map((row) => [key(row), row]);
+    rows.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      return rising ? compare(a, b) : compare(b, a);
+    });
+    body.append(...rows.map(([, row]) => row));
+  };
   for (const table of document.querySelectorAll("main table")) {
-    const body = table.tBodies[0];
-    [...table.tHead.rows[0].cells].forEach((head, at) => {
+    for (const head of table.tHead.rows[0].cells) {
       const button = element("button", "", head.textContent);
       button.type = "button";
       head.replaceChildren(button);
       button.addEventListener("click", () => {
-        const numeric = head.classList.contains("n");
         const now = head.getAttribute("aria-sort");
-        const rising = now ? now === "descending" : !numeric;
+        const rising = now ? now === "descending" : !head.classList.contains("n");
         for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", rising ? "ascending" : "descending");
-        const key = (row) => {
-          const cell = row.cells[at];
-          if (!numeric) return cell ? cell.textContent : "";
-          return cell && cell.dataset.v !== undefined ? Number(cell.dataset.v) : null;
-        };
-        const compare = (a, b) => (numeric ? a - b : a.localeCompare(b, undefined, { numeric: true }));
-        const rows = [...body.rows].map((row) => [key(row), row]);
-        rows.sort(([a], [b]) => {
-          if (a === null || b === null) return (a === null) - (b === null);
-          return rising ? compare(a, b) : compare(b, a);
-        });
-        body.append(...rows.map(([, row]) => row));
+        sort(table);
       });
-    });
+    }
   }
+
+  // A live page has new data for the same charts and tables, in the same order.
+
+  /** Whether someone reads a chart: the pointer is on it, or it is zoomed. */
+  const isRead = ({ figure, made, prepared }) => {
+    if (matchMedia("(hover: hover)").matches && figure.querySelector(".plot")?.matches(":hover")) return true;
+    const xs = prepared.data[0];
+    return Boolean(made && !prepared.names && xs.length && (made.scales.x.min > xs[0] || made.scales.x.max < xs[xs.length - 1]));
+  };
+  document.addEventListener("oncewire:update", ({ detail }) => {
+    for (const holder of holders) {
+      const chart = detail.charts[Number(holder.figure.dataset.chart)];
+      if (!chart || isRead(holder)) continue;
+      const { hidden } = holder.prepared;
+      holder.prepared = { ...prepare(chart), hidden };
+      show(holder, true);
+    }
+    document.querySelectorAll("main figure.table").forEach((figure, at) => {
+      const table = figure.querySelector("table"), rows = detail.tables[at];
+      if (!table || !rows) return;
+      const heads = table.tHead.rows[0].cells;
+      table.tBodies[0].replaceChildren(...rows.map((cells) => {
+        const row = element("tr");
+        cells.forEach(([text, value, gauge], column) => {
+          const isNumber = heads[column].classList.contains("n");
+          const cell = element(column === 0 && !isNumber ? "th" : "td", "", text);
+          if (cell.nodeName === "TH") cell.scope = "row";
+          cell.classList.toggle("n", isNumber);
+          cell.classList.toggle("long", !isNumber && /\S{25}/u.test(text));
+          if (value !== null) cell.dataset.v = value;
+          if (gauge !== null) {
+            cell.classList.add("gauge");
+            cell.style.setProperty("--v", gauge.toFixed(1));
+          }
+          row.append(cell);
+        });
+        return row;
+      }));
+      sort(table);
+    });
+  });
 
   for (const hint of document.querySelectorAll(".hint")) hint.hidden = false;
   // On narrow screens, the contents are folded, so that the verdict is visible.

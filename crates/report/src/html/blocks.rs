@@ -6,7 +6,7 @@ use crate::{Block, Breakdown, Cell, Chart, Figure, Part, Section, Table, Unit, f
 use maud::{Markup, html};
 
 /// Rows of a page. CSV files have more.
-const MOST_ROWS: usize = 1_000;
+pub(super) const MOST_ROWS: usize = 1_000;
 /// Rows on paper.
 const PRINTED_ROWS: usize = 40;
 /// Rows that show without scrolling.
@@ -155,7 +155,7 @@ fn row(table: &Table, row: &[Cell], gauges: &[&str]) -> Markup {
 }
 
 /// Length of a gauge in percent.
-fn gauge(cell: &Cell, column: &str, gauges: &[&str]) -> Option<f64> {
+pub(super) fn gauge(cell: &Cell, column: &str, gauges: &[&str]) -> Option<f64> {
     match cell {
         Cell::Number(share) if gauges.contains(&column) && share.is_finite() => {
             Some(share.clamp(0.0, 1.0) * 100.0)

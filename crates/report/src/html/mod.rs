@@ -1,4 +1,5 @@
-//! A report as one HTML file that needs no server, network or other file.
+//! A report as one HTML file that needs no server, network or other file; or as a page that asks
+//! its server for new data.
 //!
 //! Tables and the map can be read without JavaScript; `page.js` draws charts with uPlot from data
 //! in the page, and `map.js` zooms the map. Text from captures and topologies is hostile: it passes
@@ -7,6 +8,7 @@
 
 mod blocks;
 mod charts;
+mod update;
 
 use crate::text::{capitalized, sanitize};
 use crate::{Fact, Report, Section, Summary};
@@ -15,16 +17,63 @@ use base64::engine::general_purpose::STANDARD;
 use blocks::Blocks;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
+pub use update::update;
 
 const PAGE_STYLE: &str = include_str!("../../assets/page.css");
 const PAGE_SCRIPT: &str = include_str!("../../assets/page.js");
+const LIVE_SCRIPT: &str = include_str!("../../assets/live.js");
 const MAP_STYLE: &str = include_str!("../../assets/map.css");
 const MAP_SCRIPT: &str = include_str!("../../assets/map.js");
 const UPLOT_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
 const UPLOT_SCRIPT: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 
+/// Words of a page that depend on what the report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Texts {
+    /// What its first section is called, in upper case.
+    pub summary: &'static str,
+    /// What has every number, for readers without JavaScript: `--csv`.
+    pub numbers: &'static str,
+}
+
+/// Those of a report that recommends something.
+const VERDICT: Texts = Texts { summary: "Verdict", numbers: "--csv" };
+
+/// A page that keeps itself up to date.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// Where [`update`] is answered, relative to the page. It gets the query `price=` with what the
+    /// reader wrote.
+    pub path: &'a str,
+    /// The price in the page's field, such as `0.09/GB`; or empty.
+    pub price: &'a str,
+}
+
+/// A page and the policy for its `Content-Security-Policy` header, which the page has itself, too.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The HTML document.
+    pub html: String,
+    /// The policy.
+    pub policy: String,
+}
+
 /// The report as an HTML document.
 pub fn render(report: &Report) -> String {
+    render_with(report, &VERDICT)
+}
+
+/// The report as an HTML document, with these words.
+pub fn render_with(report: &Report, texts: &Texts) -> String {
+    document(report, texts, None).html
+}
+
+/// The report as a page that asks its server for [`update`]s.
+pub fn live(report: &Report, texts: &Texts, live: &Live<'_>) -> Page {
+    document(report, texts, Some(live))
+}
+
+fn document(report: &Report, texts: &Texts, live: Option<&Live<'_>>) -> Page {
     let mut blocks = Blocks::default();
     let sections: Vec<Markup> =
         report.sections.iter().map(|section| self::section(section, &mut blocks)).collect();
@@ -33,15 +82,21 @@ pub fn render(report: &Report) -> String {
     if has_map {
         scripts.push(MAP_SCRIPT);
     }
+    if live.is_some() {
+        scripts.push(LIVE_SCRIPT);
+    }
+    let policy = policy(&scripts, live.is_some());
     let page = html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang="en" data-live=[live.map(|live| live.path)] data-shape=[live.map(|_| update::shape(report))] {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy(&scripts));
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
+                // Otherwise a browser asks for one.
+                @if live.is_some() { link rel="icon" href="data:,"; }
                 title { (report.kind) ": " (clean(&report.title)) }
                 style {
                     (PreEscaped(UPLOT_STYLE)) "\n" (PreEscaped(PAGE_STYLE))
@@ -49,10 +104,11 @@ pub fn render(report: &Report) -> String {
                 }
             }
             body {
-                a.skip href="#verdict" { "Skip to the verdict" }
+                a.skip href="#verdict" { "Skip to the " (texts.summary.to_lowercase()) }
                 header {
                     div.bar {
                         p.kind { (report.kind) }
+                        @if let Some(live) = live { (controls(live)) }
                         button #theme type="button" hidden { "Dark" }
                     }
                     h1 { bdi { (clean(&report.title)) } }
@@ -60,13 +116,13 @@ pub fn render(report: &Report) -> String {
                 }
                 div.columns {
                     nav aria-label="Contents" {
-                        details open { summary { "Contents" } (navigation(&report.sections)) }
+                        details open { summary { "Contents" } (navigation(&report.sections, texts)) }
                     }
                     main {
-                        (summary(&report.summary))
+                        (summary(&report.summary, texts))
                         noscript {
                             p.empty {
-                                "Charts need JavaScript. Everything else is here without it, and --csv has every number."
+                                "Charts need JavaScript. Everything else is here without it, and " (texts.numbers) " has every number."
                             }
                         }
                         @for section in sections { (section) }
@@ -83,7 +139,21 @@ pub fn render(report: &Report) -> String {
             }
         }
     };
-    page.into_string()
+    Page { html: page.into_string(), policy }
+}
+
+/// What a live page has beside the colors: its state, a pause, and the price.
+fn controls(live: &Live<'_>) -> Markup {
+    html! {
+        form.price hidden {
+            label for="price" { "Price" }
+            input #price type="text" maxlength="32" size="9" placeholder="0.09/GB" autocomplete="off" spellcheck="false"
+                aria-describedby="wrong" value=(live.price);
+            span #wrong role="status" {}
+        }
+        p #live {}
+        button #pause type="button" hidden { "Pause" }
+    }
 }
 
 /// Text without control characters, to be escaped by maud. A percent sign stays on the line of its
@@ -92,8 +162,12 @@ struct Clean<'a>(&'a str);
 
 impl Render for Clean<'_> {
     fn render_to(&self, out: &mut String) {
-        sanitize(self.0).replace(" %", "\u{a0}%").render_to(out);
+        cleaned(self.0).render_to(out);
     }
+}
+
+fn cleaned(text: &str) -> String {
+    sanitize(text).replace(" %", "\u{a0}%")
 }
 
 fn clean(text: &str) -> Clean<'_> {
@@ -101,17 +175,18 @@ fn clean(text: &str) -> Clean<'_> {
 }
 
 /// The Content-Security-Policy of a page that runs these scripts and no other.
-fn policy(scripts: &[&str]) -> String {
+fn policy(scripts: &[&str], is_live: bool) -> String {
     let hash = |script: &&str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
     let hashes: Vec<String> = scripts.iter().map(hash).collect();
+    let connect = if is_live { "; connect-src 'self'" } else { "" };
     format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src 'unsafe-inline'; script-src {}; img-src data:; base-uri 'none'; form-action 'none'{connect}",
         hashes.join(" ")
     )
 }
 
 /// Links to all sections, those of numbered figures below the others.
-fn navigation(sections: &[Section]) -> Markup {
+fn navigation(sections: &[Section], texts: &Texts) -> Markup {
     let link = |section: &Section| {
         html! { li { a href=(format!("#{}", section.id)) {
             @if section.number > 0 { span.number { (section.number) } " " }
@@ -121,7 +196,7 @@ fn navigation(sections: &[Section]) -> Markup {
     let numbered = sections.iter().any(|section| section.number > 0);
     html! {
         ol class=[numbered.then_some("plain")] {
-            li { a href="#verdict" { "Verdict" } }
+            li { a href="#verdict" { (texts.summary) } }
             @for section in sections.iter().filter(|section| section.number == 0) { (link(section)) }
         }
         @if numbered {
@@ -130,10 +205,16 @@ fn navigation(sections: &[Section]) -> Markup {
     }
 }
 
-fn summary(summary: &Summary) -> Markup {
-    // A number stays with its unit.
-    let value = |text: &str| sanitize(text).replace(' ', "\u{a0}");
-    let note = |fact: &Fact| fact.note.trim_start_matches([',', ':', ' ']).to_owned();
+/// The value of a fact; a number stays with its unit.
+fn value(fact: &Fact) -> String {
+    sanitize(&fact.value).replace(' ', "\u{a0}")
+}
+
+fn note(fact: &Fact) -> &str {
+    fact.note.trim_start_matches([',', ':', ' '])
+}
+
+fn summary(summary: &Summary, texts: &Texts) -> Markup {
     // Text between backticks is a command.
     let reason = |text: &str| {
         html! { @for (at, part) in text.split('`').enumerate() {
@@ -142,11 +223,11 @@ fn summary(summary: &Summary) -> Markup {
     };
     html! {
         section #verdict .verdict .nothing[!summary.positive] {
-            h2 { "Verdict" }
+            h2 { (texts.summary) }
             p.headline { (clean(&summary.headline)) }
             dl.facts {
                 @for fact in &summary.facts {
-                    div { dt { (capitalized(fact.name)) } dd { (value(&fact.value)) small { (clean(&note(fact))) } } }
+                    div { dt { (capitalized(fact.name)) } dd { (value(fact)) small { (clean(note(fact))) } } }
                 }
             }
             @if !summary.reasons.is_empty() {

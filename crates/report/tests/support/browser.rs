@@ -125,6 +125,11 @@ impl Browser {
     }
 
     pub fn open(&mut self, file: &Path, screen: Screen) {
+        self.open_at(&address(file), screen);
+    }
+
+    /// Opens the page at an address.
+    pub fn open_at(&mut self, url: &str, screen: Screen) {
         let Screen { width, height, dark, phone } = screen;
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": if phone { 2 } else { 1 }, "mobile": phone});
         self.ask("Emulation.setDeviceMetricsOverride", metrics);
@@ -134,14 +139,19 @@ impl Browser {
             json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]}),
         );
         self.events.clear();
-        self.ask("Page.navigate", json!({"url": address(file)}));
+        self.ask("Page.navigate", json!({"url": url}));
+        self.loaded();
+        // Two frames: charts may be redrawn after the first layout.
+        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
+    }
+
+    /// Waits until a page has been loaded since the events were cleared.
+    pub fn loaded(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.next(deadline);
             self.events.push(event);
         }
-        // Two frames: charts may be redrawn after the first layout.
-        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
     }
 
     /// Takes a picture: of a part of the page, or of the window.
@@ -166,6 +176,12 @@ impl Browser {
     /// Errors, exceptions and requests since the page was opened, without the request of the page.
     pub fn complaints(&mut self, file: &Path) -> Vec<String> {
         let own = address(file);
+        self.complaints_unless(|url| url == own)
+    }
+
+    /// Errors, exceptions and requests since the page was opened, without requests to its own
+    /// addresses.
+    pub fn complaints_unless(&mut self, is_own: impl Fn(&str) -> bool) -> Vec<String> {
         let wrong = |event: &Value| {
             let params = &event["params"];
             match event["method"].as_str().unwrap_or_default() {
@@ -176,7 +192,9 @@ impl Browser {
                 "Log.entryAdded" => {
                     matches!(params["entry"]["level"].as_str(), Some("error" | "warning"))
                 }
-                "Network.requestWillBeSent" => params["request"]["url"] != own.as_str(),
+                "Network.requestWillBeSent" => {
+                    !params["request"]["url"].as_str().is_some_and(&is_own)
+                }
                 "Page.javascriptDialogOpening" => true,
                 _ => false,
             }
