@@ -12,6 +12,7 @@ mod man;
 mod pack;
 pub(crate) mod plan;
 pub(crate) mod profile;
+mod report;
 pub(crate) mod route;
 mod study;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
+pub(crate) use report::ReportArgs;
 use serde::Deserialize;
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -85,6 +87,11 @@ pub(crate) enum Command {
     ///
     /// Rates, savings, flows, caches and delays of each peer, in a terminal of 80 columns or more.
     Top(TopArgs),
+    /// Report what running processes carried and saved, by day and peer, and in money
+    ///
+    /// From the history that `serve`, `connect` and `link` record with --history. As text, JSON, or
+    /// a page for browsers.
+    Report(ReportArgs),
     /// Check a configuration file without starting anything
     CheckConfig(CheckConfigArgs),
     /// Compress a file or a stream

@@ -27,6 +27,7 @@ mod pack;
 mod plan;
 mod progress;
 mod quantity;
+mod report;
 mod route;
 mod setup;
 mod status;
@@ -84,6 +85,7 @@ pub fn run() -> ExitCode {
         Command::Link(_) => link::run(given),
         Command::Status(args) => status::run(args),
         Command::Top(args) => top::run(args),
+        Command::Report(args) => report::run(args),
         Command::CheckConfig(args) => check_config::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),

@@ -16,13 +16,14 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/GUIDE.md"];
 
 /// Prefixes of commands that need a second host, a peer, root, a registry or another program. All
 /// other commands run.
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
     "oncewire link ",
     "oncewire status",
     "oncewire top",
+    "oncewire report",
     "oncewire study --interface ",
     "tcpdump ",
     "curl ",

@@ -4,6 +4,7 @@ use crate::support::*;
 use oncewire_net::history::{Record, read};
 use oncewire_testkit::servers::incompressible;
 use std::path::Path;
+use std::process::Command;
 
 const LEN: usize = 300_000;
 
@@ -51,6 +52,55 @@ fn a_history_survives_kills_and_belongs_to_one_process() {
     signal(&tunnel.connect.process, "TERM");
     tunnel.connect.ends(PATIENCE);
     assert_eq!(received(&read(&file).unwrap().minutes), 3 * LEN as u64);
+}
+
+/// What `oncewire report` prints.
+fn report(args: &[&str]) -> String {
+    String::from_utf8(succeed(Command::new(ONCEWIRE).arg("report").args(args))).unwrap()
+}
+
+#[test]
+fn a_report_says_what_was_saved_while_the_process_runs() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, page) = (path("history"), path("month.html"));
+    let content = incompressible(5, LEN);
+    let tunnel = Plan::new().to(sender(content.clone())).connect(&["--history", &file]).start();
+    for _ in 0..3 {
+        assert_same(&fetch(tunnel.way(0)).unwrap(), &content, "the content");
+    }
+    wait_for(Path::new(&file), 3 * LEN);
+    let socket = tunnel.connect.socket.to_str().unwrap();
+    for args in [["--socket", socket], ["--history", &file]] {
+        for since in ["1h", "2d"] {
+            let args = [&args[..], &["--since", since, "--price", "$90/GB", "--json"]].concat();
+            let document: serde_json::Value = serde_json::from_str(&report(&args)).unwrap();
+            let carried = &document["carried"];
+            assert_eq!(carried["received_bytes"], 3 * LEN, "{document:#}");
+            let of = |name: &str| carried[name].as_u64().unwrap();
+            let wire = of("wire_sent_bytes") + of("wire_received_bytes");
+            assert!((LEN as u64..2 * LEN as u64).contains(&wire), "{wire}");
+            // Exact: 90 billionths of a dollar a byte.
+            let saved = (of("sent_bytes") + of("received_bytes") - wire) * 90;
+            assert_eq!(carried["money_saved"], format!("0.{saved:09}"));
+            assert_eq!(document["peers"][0]["carried"]["received_bytes"], 3 * LEN);
+            assert_ne!(document["days"], serde_json::json!([]));
+        }
+    }
+    let shown = report(&["--history", &file, "--price", "$90/GB", "--report", &page]);
+    assert!(shown.contains("of 900 kB did not cross the wire"), "{shown}");
+    assert!(shown.contains("which saved $0.0"), "{shown}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h2>Summary</h2>") && page.contains("data-chart"), "{page}");
+
+    // Without a history, and with one that is corrupt.
+    let socket = tunnel.serve.socket.to_str().unwrap();
+    let none = oncewire(["report", "--socket", socket]);
+    assert!(text(&none).contains("records no history: start it with --history"), "{}", text(&none));
+    std::fs::write(path("bad"), "mine").unwrap();
+    let bad = oncewire(["report", "--history", &path("bad")]);
+    assert_eq!(bad.status.code(), Some(3));
+    assert!(text(&bad).contains("it is not a history file"), "{}", text(&bad));
 }
 
 #[test]
