@@ -14,6 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+from statistics import mean
 
 spec = importlib.util.spec_from_file_location("study_figures", Path(__file__).with_name("study-figures.py"))
 pictures = importlib.util.module_from_spec(spec)
@@ -113,7 +114,7 @@ class Results:
 
         self.skipped = []
         for part in (self.time, self.sweep, self.network, self.profiles, self.ingresses, self.memory, self.placement, self.crowds,
-                     self.drift, self.trace, self.stale):
+                     self.drift, self.trace, self.stale, self.rules):
             try:
                 part()
             except FileNotFoundError as error:
@@ -349,6 +350,22 @@ class Results:
         self.tables["trace-facts"] = table(["leaves the", "packets", "bytes", "hours of the day", "redundancy", "epochs"],
                                            [[name, f"{f['packets']:,.0f}", f"{f['bytes'] / 1e6:.1f} MB", f"{f['seconds'] / 3600:.1f}", percent(f["redundancy"]), f"{f['epochs']:.0f}"] for name, f in facts.items()])
         self.values["trace-broken"] = f"{broken:.0f}"
+
+    def rules(self):
+        saved, order = defaultdict(list), []
+        for row in read(self.out, "rules"):
+            place = row["content"], row["trace"]
+            if place not in order:
+                order.append(place)
+            saved[place, row["rules"]].append(row["emulated"])
+        schemes = list(dict.fromkeys(scheme for _, scheme in saved))
+        heading = [f"{content}, {trace}" for content, trace in order]
+        of_ideal = lambda place, scheme: mean([a / b for a, b in zip(saved[place, scheme], saved[place, IDEAL])])
+        below = lambda place, scheme: sum(a < b for a, b in zip(saved[place, scheme], saved[place, HOP]))
+        lines = [[scheme] + [percent(of_ideal(place, scheme)) for place in order]
+                 + [" ".join(str(below(place, scheme)) for place in order) if scheme not in (HOP, IDEAL) else ""] for scheme in schemes]
+        self.tables["rules"] = table(["rules"] + heading + ["ingresses below hop-by-hop"], lines, 1)
+        self.values["rules-ingresses"] = str(len(saved[order[0], IDEAL]))
 
     def stale(self):
         groups = defaultdict(dict)

@@ -1,13 +1,20 @@
 //! Carries the packets of a capture through the emulated network with the real codec.
 
-use std::{fs::File, io::BufReader, net::IpAddr, ops::Range, path::Path};
+use std::{
+    fs::File,
+    io::BufReader,
+    net::IpAddr,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits};
 use oncewire_plan::{
     Bytes, Instance, Prices, Seconds, Solution, Unwatched,
     baseline::{edge_only, ideal},
     emulate::{
-        Allocation, Change, Emulation, Event, Packet, Report, Rollout, Scheme, Settings,
+        Allocation, Change, Emulation, Event, Gaps, Packet, Queues, Report, Rollout, Rules, Scheme,
+        Settings,
         workload::{Egresses, FromCapture, Ingresses, TimeScale},
     },
     measure::{self, Profiler},
@@ -41,6 +48,9 @@ fn at_site(address: IpAddr) -> bool {
         IpAddr::V6(address) => address.segments()[..3] == [0x2001, 0xdb8, 0x20],
     }
 }
+
+/// The thesis's rules, for what repeats its evaluation.
+const PUBLISHED: Rules = Rules::PUBLISHED;
 
 /// Retention epochs per part of the capture, for figure 3.10.
 const EPOCHS: f64 = 3.0;
@@ -134,7 +144,10 @@ fn place(
 }
 
 fn capture(run: &Run) -> Outcome<&Path> {
-    run.capture.as_deref().ok_or_else(|| "this section needs a capture: --capture FILE".into())
+    run.captures
+        .first()
+        .map(PathBuf::as_path)
+        .ok_or_else(|| "this section needs a capture: --capture FILE".into())
 }
 
 fn sprint(run: &Run) -> Outcome<Instance> {
@@ -157,11 +170,18 @@ fn warm(report: &Report, from: u64) -> f64 {
     if before == 0 { 0.0 } else { 1.0 - after as f64 / before as f64 }
 }
 
-fn emulate(instance: &Instance, scheme: Scheme, packets: &[Packet], seed: u64) -> Outcome<Report> {
+fn emulate(
+    instance: &Instance,
+    scheme: Scheme,
+    rules: Rules,
+    packets: &[Packet],
+    seed: u64,
+) -> Outcome<Report> {
     // Unlimited caches hold as much as the ingress's store.
     let settings = Settings {
         seed,
         unlimited: (instance.ingresses[0].memory as u64).max(1 << 20),
+        rules,
         ..Settings::default()
     };
     let mut emulation = Emulation::new(instance, scheme, settings)?;
@@ -235,8 +255,8 @@ fn of_ingress(
         ("Ideal, larger caches", Scheme::Ideal, f64::NAN),
     ] {
         let report = match scheme {
-            "Ideal" => emulate(&for_an_epoch(&measured), how, &packets, seed)?,
-            _ => emulate(&measured, how, &packets, seed)?,
+            "Ideal" => emulate(&for_an_epoch(&measured), how, PUBLISHED, &packets, seed)?,
+            _ => emulate(&measured, how, PUBLISHED, &packets, seed)?,
         };
         let last = match scheme {
             "Ideal" => by_last[0],
@@ -303,6 +323,95 @@ pub(crate) fn trace(run: &Run) -> Outcome {
     table.end()
 }
 
+/// Every so many PoPs are ingresses for section `rules`: eleven schemes take a while.
+const EACH: usize = 4;
+
+/// Rules to compare, each alone and together.
+fn variants() -> [(&'static str, Rules); 9] {
+    let precise = Rules { gaps: Gaps::Undecoded, ..PUBLISHED };
+    let both = Rules { copies: 16, ..precise };
+    [
+        ("published", PUBLISHED),
+        ("one queue per ingress and device", Rules { queues: Queues::Ingress, ..PUBLISHED }),
+        ("precise gaps", precise),
+        ("16 copies", Rules { copies: 16, ..PUBLISHED }),
+        ("precise gaps, 16 copies", both),
+        ("all three", Rules { queues: Queues::Ingress, ..both }),
+        ("all three, 2 copies", Rules { queues: Queues::Ingress, copies: 2, ..both }),
+        ("all three, 4 copies", Rules { queues: Queues::Ingress, copies: 4, ..both }),
+        ("all three, fair", Rules { queues: Queues::Fair, ..both }),
+    ]
+}
+
+/// Name of a scheme, what it saves when emulated, and packets that could not be decoded.
+type Saved = (&'static str, f64, u64);
+
+/// Rules of SmartRE beside hop-by-hop and Ideal.
+fn of_rules(
+    part: &Part<'_>,
+    whole: &Instance,
+    ingress: usize,
+    seed: u64,
+) -> Outcome<(String, Vec<Saved>)> {
+    let (instance, packets) = place(part, whole, ingress, seed)?;
+    let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
+    packets.iter().try_for_each(|packet| profiler.push(packet))?;
+    let measured = profiler.measurement()?.apply(&instance)?;
+    let allocation = Allocation::new(&measured, &solve(&measured)?)?;
+    let mut results: Vec<Saved> = Vec::new();
+    let saved = |report: &Report| (warm(report, 1), report.undecodable + report.damaged);
+    for (name, rules) in variants() {
+        let scheme = Scheme::Planned(allocation.clone());
+        let (share, bad) = saved(&emulate(&measured, scheme, rules, &packets, seed)?);
+        results.push((name, share, bad));
+    }
+    let for_an_epoch = for_an_epoch(&measured);
+    for (name, instance, copies) in [
+        ("hop-by-hop", &measured, 1),
+        ("hop-by-hop, 16 copies", &measured, 16),
+        ("Ideal", &for_an_epoch, 1),
+        ("Ideal, 16 copies", &for_an_epoch, 16),
+    ] {
+        let rules = Rules { copies, ..PUBLISHED };
+        let (share, bad) = saved(&emulate(instance, Scheme::HopByHop, rules, &packets, seed)?);
+        results.push((name, share, bad));
+    }
+    eprint!(".");
+    let node = instance.ingresses[0].node;
+    Ok((instance.network.nodes[node].label.clone(), results))
+}
+
+/// Rules of caching and of references, on every capture: its name, what leaves the site and its web
+/// servers, at every fourth PoP of Sprint in turn.
+pub(crate) fn rules(run: &Run) -> Outcome {
+    capture(run)?;
+    let mut table = Table::new(
+        run,
+        "rules",
+        &["content", "trace", "ingress", "rules", "emulated", "undecodable"],
+    )?;
+    let whole = sprint(run)?;
+    for file in &run.captures {
+        let content = file.file_stem().unwrap_or_default().to_string_lossy();
+        for (name, keep) in TRACES {
+            let about = about(file, keep, &PART)?;
+            let part = Part { file, keep, hours: PART, about, epochs: EPOCHS };
+            let pops: Vec<usize> = one_per_pop(&whole).into_iter().step_by(EACH).collect();
+            let rows: Vec<_> = pops
+                .par_iter()
+                .map(|&ingress| of_rules(&part, &whole, ingress, run.seed))
+                .collect::<Outcome<_>>()?;
+            for (ingress, results) in rows {
+                for (rules, emulated, undecodable) in results {
+                    table.row(&[&content, &name, &ingress, &rules, &emulated, &undecodable])?;
+                }
+            }
+            eprintln!("  {content}, {name}");
+        }
+    }
+    table.end()
+}
+
 /// Retention epochs in the capture for the staleness section: one hour each of a day.
 const HOURS: u64 = 24;
 /// Age of the oldest profile, in epochs.
@@ -354,7 +463,8 @@ pub(crate) fn stale(run: &Run) -> Outcome {
                     .collect::<Outcome<_>>()?;
                 let mut results = Vec::new();
                 for lag in 0..=OLDEST {
-                    let settings = Settings { seed: run.seed, ..Settings::default() };
+                    let settings =
+                        Settings { seed: run.seed, rules: PUBLISHED, ..Settings::default() };
                     let mut emulation =
                         Emulation::new(&instance, Scheme::Planned(plans[0].clone()), settings)?;
                     for epoch in lag + 1..HOURS {
@@ -373,6 +483,7 @@ pub(crate) fn stale(run: &Run) -> Outcome {
                 let steady = emulate(
                     &instance,
                     Scheme::Planned(Allocation::new(&measured, &solve(&measured)?)?),
+                    PUBLISHED,
                     &packets,
                     run.seed,
                 )?;
@@ -385,6 +496,7 @@ pub(crate) fn stale(run: &Run) -> Outcome {
                 let ideal = emulate(
                     &for_an_epoch(&instance.clone().with_volumes(&volumes)?),
                     Scheme::HopByHop,
+                    PUBLISHED,
                     &packets,
                     run.seed,
                 )?;

@@ -2,11 +2,12 @@
 //! tab-separated values. `scripts/smartre.sh` turns them into `docs/SMARTRE.md`.
 //!
 //! ```text
-//! cargo run --release -p oncewire-research-smartre -- TOPOLOGIES OUT [--only SECTION,...] [--seed N] [--capture FILE]
+//! cargo run --release -p oncewire-research-smartre -- TOPOLOGIES OUT [--only SECTION,...] [--seed N] [--capture FILE]...
 //! ```
 //!
 //! TOPOLOGIES is a directory of maps in our JSON format, with populations. `SECTIONS` lists the
-//! sections; the emulated ones need a capture.
+//! sections; the emulated ones need a capture. Section `rules` uses all that are given, the others
+//! the first.
 
 mod emulated;
 mod planner;
@@ -25,7 +26,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 type Section = (&'static str, fn(&Run) -> Outcome);
 
 /// The sections, in the order in which they run.
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     ("time", planner::time),
     ("ingresses", planner::ingresses),
     ("network", planner::network),
@@ -37,13 +38,15 @@ const SECTIONS: [Section; 11] = [
     ("drift", planner::drift),
     ("trace", emulated::trace),
     ("stale", emulated::stale),
+    ("rules", emulated::rules),
 ];
 
 /// The arguments.
 struct Run {
     topologies: PathBuf,
     out: PathBuf,
-    capture: Option<PathBuf>,
+    /// The first for all sections, and further ones for `rules`.
+    captures: Vec<PathBuf>,
     seed: u64,
 }
 
@@ -70,7 +73,8 @@ impl Table {
 }
 
 fn main() -> Outcome {
-    let mut run = Run { topologies: PathBuf::new(), out: PathBuf::new(), capture: None, seed: 1 };
+    let mut run =
+        Run { topologies: PathBuf::new(), out: PathBuf::new(), captures: Vec::new(), seed: 1 };
     let mut only: Option<Vec<String>> = None;
     let mut places = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -79,7 +83,7 @@ fn main() -> Outcome {
         match &argument[..] {
             "--only" => only = Some(value()?.split(',').map(str::to_owned).collect()),
             "--seed" => run.seed = value()?.parse()?,
-            "--capture" => run.capture = Some(value()?.into()),
+            "--capture" => run.captures.push(value()?.into()),
             option if option.starts_with("--") => {
                 return Err(format!("there is no option {option}").into());
             }

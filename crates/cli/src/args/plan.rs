@@ -121,6 +121,9 @@ pub(crate) struct EmulateArgs {
     /// Most matches encoded in a packet
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=15))]
     pub(crate) matches: u8,
+    /// What may be referred to, and how caches are divided
+    #[arg(long, value_name = "RULES", value_enum, default_value = "precise")]
+    pub(crate) rules: RulesName,
     /// Skip the comparison with hop-by-hop elimination and Ideal
     #[arg(long)]
     pub(crate) quick: bool,
@@ -305,6 +308,16 @@ impl ScenarioArgs {
             .filter_map(|file| file.as_deref());
         std::iter::once(&**topology).chain(files).chain(traffic)
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RulesName {
+    /// All bytes that the device decodes before it caches; the best of up to 16 copies; a queue for
+    /// each ingress and device
+    Precise,
+    /// As in the paper: only bytes that did not match; the last copy; a queue for each path and
+    /// device
+    Published,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

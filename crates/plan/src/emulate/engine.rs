@@ -11,7 +11,7 @@ use planned::{Carrier, Planned, fits, limits_of_links};
 
 use super::{
     Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHasher, IngressReport,
-    Packet, Replanner, Replanning, Report, Rollout, Traffic,
+    MAX_COPIES, Packet, Replanner, Replanning, Report, Rollout, Rules, Traffic,
     ingress::Pairs,
     link::{Limits, Pair},
     route::{self, Route},
@@ -44,6 +44,8 @@ pub struct Settings {
     pub format: Format,
     /// How matches are found.
     pub finding: Finding,
+    /// Rules of caching and of references, for SmartRE.
+    pub rules: Rules,
     /// Probability that a link loses a packet.
     pub loss: f64,
     /// Whether ingresses stop loading devices that have no operations left.
@@ -61,6 +63,7 @@ impl Default for Settings {
             extension: Extension::default(),
             format: Format::default(),
             finding: Finding::default(),
+            rules: Rules::default(),
             loss: 0.0,
             shed: true,
             unlimited: 256 << 20,
@@ -371,6 +374,7 @@ impl<'a> Emulation<'a> {
                     ingress.refusals = of.refusals;
                     ingress.refusals.gap = of.store.counts.gaps;
                     ingress.collisions = of.store.counts.collisions;
+                    ingress.table_bytes = of.store.table_bytes();
                     let paths = &self.instance.paths[self.instance.paths_of(number)];
                     let footprint: f64 =
                         paths.iter().map(|path| path.volume * f64::from(path.length)).sum();
@@ -419,6 +423,11 @@ fn check(settings: &Settings) -> Result<(), Error> {
     }
     if !(4..=1024).contains(&period) {
         return wrong("the sampling period in bytes", period as f64, "from 4 to 1024");
+    }
+    if !(1..=MAX_COPIES).contains(&settings.rules.copies) {
+        const { assert!(MAX_COPIES == 16) };
+        let copies = settings.rules.copies.into();
+        return wrong("the number of copies of a fingerprint", copies, "from 1 to 16");
     }
     match settings.replanning.change {
         Some(change) if change.is_nan() || change < 0.0 => {

@@ -9,8 +9,9 @@ use super::{
     Allocation, HeaderHasher, Identity, Packet, Refusals,
     node::{Body, InFlight},
     route::Route,
+    rules::{Gaps, Queues, Rules},
     shim::{Format, Shim, Spec},
-    store::{Found, Store, Stored},
+    store::{Found, Refusal, Store, Stored},
 };
 use crate::{DeviceId, Error, HeaderHash};
 
@@ -25,6 +26,7 @@ pub(super) struct Common<'a> {
     pub(super) window: usize,
     /// The routes that this ingress knows.
     pub(super) known: &'a [Route],
+    pub(super) rules: Rules,
 }
 
 /// How an ingress encoded a packet.
@@ -83,26 +85,28 @@ impl Ingress {
     /// Starts an epoch: budgets are full again.
     pub(super) fn new_epoch(&mut self) {
         self.used.fill(0.0);
+        self.store.new_epoch();
     }
 
-    /// Switches to another allocation. Buckets that keep their device keep their packets.
+    /// Switches to another allocation. Queues that keep their device keep their packets.
     pub(super) fn switch(
         &mut self,
         allocation: Arc<Allocation>,
         version: u32,
         paths: std::ops::Range<u32>,
         limits: Vec<f64>,
+        rules: Rules,
     ) {
         let mut sizes: BTreeMap<(u32, DeviceId), u64> =
-            self.store.buckets().map(|(path, device, _)| ((path, device), 0)).collect();
+            self.store.buckets().map(|(queue, device, _)| ((queue, device), 0)).collect();
         for path in paths {
             for share in allocation.shares(path) {
-                sizes.insert((path, share.device), share.bytes);
+                *sizes.entry((queue_of(rules, path), share.device)).or_default() += share.bytes;
             }
         }
         self.store.begin_switch();
-        for ((path, device), bytes) in sizes {
-            self.store.resize(path, device, bytes);
+        for ((queue, device), bytes) in sizes {
+            self.store.resize(queue, device, bytes);
         }
         (self.allocation, self.version, self.limits) = (allocation, version, limits);
     }
@@ -125,7 +129,8 @@ impl Ingress {
         self.matches.clear();
         if self.store.has_copy(copy) || self.passing.contains_key(&copy) {
             self.refusals.retransmission += 1;
-            self.store.search(payload, &mut self.matches, |_, _, _| false);
+            let again = |_: &_, _: &_, _: &_, _: &[_]| Err(Refusal::Again);
+            self.store.search(payload, &mut self.matches, again, |_, _, _| ());
         } else {
             self.find(common, packet);
         }
@@ -159,14 +164,16 @@ impl Ingress {
             self.used[share.device] += 1.0;
             let name = identity.name(common.format.name_bytes);
             let size = payload.len() as u64 + u64::from(packet.header_bytes);
-            let stored = Stored::new(
+            let mut stored = Stored::new(
+                queue_of(common.rules, packet.path),
                 (packet.path, name, hash),
                 (share.device, self.version),
                 copy,
                 payload.clone(),
                 size,
             );
-            self.store.insert(stored, &self.matches, true)?;
+            stored.nulls = self.nulls(common, packet.path, share.device);
+            self.store.insert(stored, &self.matches)?;
         } else if !self.matches.is_empty() {
             self.remember(copy);
         }
@@ -176,48 +183,51 @@ impl Ingress {
     /// Fills `matches` with the matches to encode.
     fn find(&mut self, common: &Common<'_>, packet: &Packet) {
         let Self { store, allocation, version, limits, used, pairs, refusals, matches, .. } = self;
+        let (allocation, version) = (&**allocation, *version);
         let path = packet.path;
         let route = &common.known[path as usize];
         let as_planned = |path: u32| common.known[path as usize].meets(allocation.devices(path));
         let here = as_planned(path);
-        // The first regions count before it is known which are kept: `used` is charged afterwards.
-        let mut counting: Vec<(DeviceId, f64)> = Vec::new();
-        store.search(&packet.payload, matches, |store, stored, found| {
-            let pair = pairs.entry((path, stored.path)).or_default();
-            pair.0 += 1;
-            pair.1 += u64::from(found.length);
+        let judge = |store: &Store, stored: &Stored, found: &Found, before: &[Found]| {
             // Overlap bounds are those of the manifests' routes, and of what is cached by these
             // manifests; else the device itself counts.
-            let within = if here && stored.version == *version && as_planned(stored.path) {
+            let within = if here && stored.version == version && as_planned(stored.path) {
                 u64::from(stored.hash) < allocation.overlap(path, stored.path)
             } else {
                 route.distance(stored.device).is_some()
             };
-            if !within {
-                refusals.overlap += 1;
-                return false;
-            }
-            debug_assert!(
-                route.distance(stored.device).is_some(),
-                "the overlap bound holds what this path's devices cache"
-            );
+            let Some(links) = route.distance(stored.device).filter(|_| within) else {
+                debug_assert!(!within, "the overlap bound holds what this path's devices cache");
+                return Err(Refusal::Overlap);
+            };
             if store.ambiguous(stored.path, stored.name) {
-                refusals.ambiguous += 1;
-                return false;
+                return Err(Refusal::Ambiguous);
             }
-            let before: f64 =
-                counting.iter().filter(|entry| entry.0 == stored.device).map(|entry| entry.1).sum();
+            // The first regions count before it is known which are kept: `used` is charged
+            // afterwards.
+            let there = |found: &&Found| store.get(found.slot).device == stored.device;
+            let before = before.iter().filter(there).count() as f64;
             if used[stored.device] + before + 1.0 > limits[stored.device] {
-                refusals.overloaded += 1;
-                return false;
+                return Err(Refusal::Overloaded);
             }
             if found.length as usize <= spec(stored, found).bytes(common.format, path, 0) {
-                refusals.short += 1;
-                return false;
+                return Err(Refusal::Short);
             }
-            counting.push((stored.device, 1.0));
-            true
-        });
+            Ok(u64::from(found.length) * u64::from(links))
+        };
+        let settle = |stored: &Stored, found: &Found, refusal: Option<Refusal>| {
+            let pair = pairs.entry((path, stored.path)).or_default();
+            pair.0 += 1;
+            pair.1 += u64::from(found.length);
+            match refusal {
+                None | Some(Refusal::Again) => {}
+                Some(Refusal::Overlap) => refusals.overlap += 1,
+                Some(Refusal::Ambiguous) => refusals.ambiguous += 1,
+                Some(Refusal::Overloaded) => refusals.overloaded += 1,
+                Some(Refusal::Short) => refusals.short += 1,
+            }
+        };
+        store.search(&packet.payload, matches, judge, settle);
         let most = usize::from(common.format.max_matches);
         if matches.len() > most {
             refusals.many += (matches.len() - most) as u64;
@@ -236,7 +246,10 @@ impl Ingress {
         let share = self.allocation.holder(packet.path, hash)?;
         let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
         let ahead = common.known[packet.path as usize].distance(share.device).is_some();
-        let room = self.store.takes(packet.path, share.device, size);
+        let queue = queue_of(common.rules, packet.path);
+        let room = self.store.takes(queue, share.device, size)
+            && !(common.rules.queues == Queues::Fair
+                && self.store.presses((queue, share.device), packet.path, size, share.bytes));
         // This packet's own matches there come first.
         let own = self
             .matches
@@ -271,6 +284,18 @@ impl Ingress {
         shim
     }
 
+    /// Regions that the device that caches the packet does not have.
+    fn nulls(&self, common: &Common<'_>, path: u32, holder: DeviceId) -> Vec<(u32, u32)> {
+        let route = &common.known[path as usize];
+        // Within a PoP, links do not count, but a device comes after another.
+        let place = |device: DeviceId| route.distance(device);
+        let lacks = |found: &&Found| match common.rules.gaps {
+            Gaps::Matched => true,
+            Gaps::Undecoded => place(self.store.get(found.slot).device) > place(holder),
+        };
+        self.matches.iter().filter(lacks).map(|found| (found.at, found.end())).collect()
+    }
+
     fn remember(&mut self, copy: u64) {
         if self.passed.len() == REMEMBERED
             && let Some(oldest) = self.passed.pop_front()
@@ -283,6 +308,14 @@ impl Ingress {
         }
         self.passed.push_back(copy);
         *self.passing.entry(copy).or_default() += 1;
+    }
+}
+
+/// The FIFO queue of a path's packets, with those of one device.
+pub(super) fn queue_of(rules: Rules, path: u32) -> u32 {
+    match rules.queues {
+        Queues::Paths => path,
+        Queues::Ingress | Queues::Fair => 0,
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     ingress::{literals, spec},
     node::{Body, CacheTask, InFlight, Node, Processed},
     shim::{Format, Shim, ShimError},
-    store::{Finding, Store, Stored},
+    store::{Finding, Found, Refusal, Store, Stored},
 };
 use crate::{DeviceId, Error};
 
@@ -48,8 +48,13 @@ const PATH: u32 = 0;
 const DEVICE: DeviceId = DeviceId(0);
 
 impl Pair {
-    pub(super) fn new(finding: &Finding, key: u64, limits: Limits) -> Result<Self, Error> {
-        let mut store = Store::new(finding, key, limits.memory, 1)?;
+    pub(super) fn new(
+        finding: &Finding,
+        key: u64,
+        limits: Limits,
+        copies: u8,
+    ) -> Result<Self, Error> {
+        let mut store = Store::new(finding, key, limits.memory, 1, copies)?;
         let mut node = Node::default();
         store.resize(PATH, DEVICE, limits.memory);
         node.resize(PATH, limits.memory);
@@ -83,16 +88,22 @@ impl Pair {
         let copy = hash.copy(&packet.header, payload);
         let again = self.store.has_copy(copy);
         let mut matches = Vec::new();
-        let (mut used, most) = (self.operations, usize::from(format.max_matches));
-        self.store.search(payload, &mut matches, |store, stored, found| {
-            let worth = found.length as usize > spec(stored, found).bytes(format, PATH, 0);
-            let good = !again
-                && worth
-                && !store.ambiguous(PATH, stored.name)
-                && used + 1.0 <= self.limits.operations;
-            used += f64::from(u8::from(good));
-            good
-        });
+        let (used, limit) = (self.operations, self.limits.operations);
+        let judge = |store: &Store, stored: &Stored, found: &Found, before: &[Found]| {
+            if again {
+                Err(Refusal::Again)
+            } else if found.length as usize <= spec(stored, found).bytes(format, PATH, 0) {
+                Err(Refusal::Short)
+            } else if store.ambiguous(PATH, stored.name) {
+                Err(Refusal::Ambiguous)
+            } else if used + before.len() as f64 + 1.0 > limit {
+                Err(Refusal::Overloaded)
+            } else {
+                Ok(found.length.into())
+            }
+        };
+        self.store.search(payload, &mut matches, judge, |_, _, _| ());
+        let most = usize::from(format.max_matches);
         if matches.len() > most {
             matches.sort_by_key(|found| (std::cmp::Reverse(found.length), found.at));
             matches.truncate(most);
@@ -116,13 +127,14 @@ impl Pair {
             self.operations += 1.0;
             let name = identity.name(format.name_bytes);
             let stored = Stored::new(
+                PATH,
                 (PATH, name, identity.hash()),
                 (DEVICE, 0),
                 copy,
                 payload.clone(),
                 size,
             );
-            self.store.insert(stored, &matches, false)?;
+            self.store.insert(stored, &matches)?;
         }
         Ok(flight)
     }
@@ -138,6 +150,7 @@ impl Pair {
             name: identity.name(format.name_bytes),
             header_bytes: packet.header_bytes,
             path: PATH,
+            queue: PATH,
             window,
         };
         self.node.receive(format, hash, &task, flight)

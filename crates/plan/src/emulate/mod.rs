@@ -9,6 +9,7 @@ mod allocation;
 mod dynamics;
 mod engine;
 mod header;
+mod index;
 mod ingress;
 mod link;
 mod node;
@@ -16,6 +17,7 @@ mod report;
 mod request;
 mod reroute;
 mod route;
+mod rules;
 mod shim;
 mod store;
 #[cfg(test)]
@@ -32,5 +34,6 @@ pub use request::{
     Captured, Captures, FlashCrowd, NoCaptures, Outcome, Replan, Request, Reroute, Run, Source, run,
 };
 pub use reroute::reroute;
+pub use rules::{Gaps, MAX_COPIES, Queues, Rules};
 pub use shim::{Format, MAX_MATCHES, MAX_PAYLOAD, Shim, ShimError, Spec};
 pub use store::Finding;

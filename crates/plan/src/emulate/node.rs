@@ -49,8 +49,16 @@ struct Held {
 struct Bucket {
     capacity: u64,
     used: u64,
-    /// Name, serial and size.
-    queue: VecDeque<(u64, u64, u64)>,
+    queue: VecDeque<Queued>,
+}
+
+/// A packet's place in a queue.
+#[derive(Debug)]
+struct Queued {
+    path: u32,
+    name: u64,
+    serial: u64,
+    size: u64,
 }
 
 /// What a device did with a packet.
@@ -76,6 +84,8 @@ pub(super) struct CacheTask {
     pub(super) header_bytes: u32,
     /// The path, known from routing.
     pub(super) path: u32,
+    /// The FIFO queue that the path's packets are in.
+    pub(super) queue: u32,
     /// Payloads shorter than that are not cached.
     pub(super) window: usize,
 }
@@ -91,19 +101,19 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Sets the size of a path's bucket, and evicts packets that no longer fit.
-    pub(super) fn resize(&mut self, path: u32, capacity: u64) {
-        let bucket = self.buckets.entry(path).or_default();
+    /// Sets the size of a queue, and evicts packets that no longer fit.
+    pub(super) fn resize(&mut self, queue: u32, capacity: u64) {
+        let bucket = self.buckets.entry(queue).or_default();
         bucket.capacity = capacity;
-        self.make_room(path, 0);
+        self.make_room(queue, 0);
         if capacity == 0 {
-            self.buckets.remove(&path);
+            self.buckets.remove(&queue);
         }
     }
 
-    /// Buckets: path and size.
+    /// Queues and their sizes.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.buckets.iter().map(|(&path, bucket)| (path, bucket.capacity))
+        self.buckets.iter().map(|(&queue, bucket)| (queue, bucket.capacity))
     }
 
     /// Bytes cached now, and their maximum so far.
@@ -200,28 +210,28 @@ impl Node {
     fn cache(&mut self, shim: &Shim, task: &CacheTask, total: usize, flight: &InFlight) {
         let (path, name) = (shim.path, task.name);
         let size = total as u64 + u64::from(task.header_bytes);
-        if self.buckets.get(&path).is_none_or(|bucket| size > bucket.capacity) {
+        if self.buckets.get(&task.queue).is_none_or(|bucket| size > bucket.capacity) {
             return;
         }
         let payload = match &flight.body {
             Body::Whole(bytes) => bytes.clone(),
             Body::Literals(literals) => with_gaps(literals, &shim.matches, total).into(),
         };
-        self.make_room(path, size);
+        self.make_room(task.queue, size);
         let gaps = shim.matches.iter().map(|spec| (spec.at, spec.end())).collect();
         self.serial += 1;
         self.held.insert((path, name), Held { payload, gaps, serial: self.serial });
-        let bucket = self.buckets.get_mut(&path).expect("it was there just now");
-        bucket.queue.push_back((name, self.serial, size));
+        let bucket = self.buckets.get_mut(&task.queue).expect("it was there just now");
+        bucket.queue.push_back(Queued { path, name, serial: self.serial, size });
         bucket.used += size;
         self.used += size;
         self.most = self.most.max(self.used);
     }
 
-    fn make_room(&mut self, path: u32, size: u64) {
-        let Some(bucket) = self.buckets.get_mut(&path) else { return };
+    fn make_room(&mut self, queue: u32, size: u64) {
+        let Some(bucket) = self.buckets.get_mut(&queue) else { return };
         while bucket.used + size > bucket.capacity {
-            let Some((name, serial, size)) = bucket.queue.pop_front() else { break };
+            let Some(Queued { path, name, serial, size }) = bucket.queue.pop_front() else { break };
             bucket.used -= size;
             self.used -= size;
             if self.held.get(&(path, name)).is_some_and(|held| held.serial == serial) {

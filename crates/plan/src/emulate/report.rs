@@ -74,6 +74,8 @@ pub struct IngressReport {
     pub refusals: Refusals,
     /// Packets stored under the name of one that was in the store.
     pub collisions: u64,
+    /// Bytes of memory of the table of fingerprints. None (0) for hop-by-hop.
+    pub table_bytes: u64,
     /// Fraction by which the plan expects to reduce the footprint, by its own formulas, profile and
     /// volumes. None for hop-by-hop, and if none of its links count.
     pub expected: Option<f64>,

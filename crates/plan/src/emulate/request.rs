@@ -6,7 +6,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use oncewire_packet::{Dissected, Nanos, prefix::Prefixes};
 
 use super::{
-    Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Scheme,
+    Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Rules, Scheme,
     Settings, Share,
     reroute::reroute,
     workload::{self, Crowd, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
@@ -49,6 +49,8 @@ pub struct Request {
     pub loss: f64,
     /// Most match specifications in a shim.
     pub matches: u8,
+    /// Rules of caching and of references, for the plan's run.
+    pub rules: Rules,
     /// New plans during the run.
     pub replan: Option<Replan>,
     /// A link that fails during the run.
@@ -428,6 +430,7 @@ fn carry<C: Captures>(
     let planned = matches!(scheme, Scheme::Planned(_));
     let mut settings = Settings { seed: request.seed, loss: request.loss, ..Settings::default() };
     settings.format.max_matches = request.matches;
+    settings.rules = request.rules;
     let replan = request.replan.filter(|_| planned);
     if let Some(Replan { every, trigger, delay, stagger }) = replan {
         let rollout = Rollout { stagger: nanoseconds(stagger), transition: nanoseconds(stagger) };

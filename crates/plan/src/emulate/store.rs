@@ -15,11 +15,10 @@ use std::{
 use oncewire_codec::{
     Geometry, Kernels,
     sampler::{Sampler, Sampling},
-    table::{CompactTable, FingerprintTable, Markers, NO_OFFSET},
 };
 use oncewire_family::SamplerKind;
 
-use super::shim::MAX_PAYLOAD;
+use super::{index::Index, shim::MAX_PAYLOAD};
 use crate::{DeviceId, Error, HeaderHash, error::EmulationError};
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
@@ -53,6 +52,8 @@ impl Default for Finding {
 /// A packet in the store.
 #[derive(Debug)]
 pub(super) struct Stored {
+    /// The FIFO queue that it is in, with those of its device.
+    pub(super) queue: u32,
     pub(super) path: u32,
     pub(super) name: u64,
     pub(super) hash: HeaderHash,
@@ -67,6 +68,8 @@ pub(super) struct Stored {
     pub(super) nulls: Vec<(u32, u32)>,
     /// Bytes that it takes in its bucket.
     pub(super) size: u64,
+    /// Retention epochs before it was stored.
+    epoch: u64,
     /// Virtual address.
     start: u64,
 }
@@ -92,6 +95,19 @@ struct Bucket {
     capacity: u64,
     used: u64,
     queue: VecDeque<u32>,
+    /// Bytes of each path that has any.
+    of_paths: BTreeMap<u32, u64>,
+}
+
+/// Why a match is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Overlap,
+    Ambiguous,
+    Overloaded,
+    Short,
+    /// The packet is a retransmission.
+    Again,
 }
 
 /// Counters of a store.
@@ -111,7 +127,9 @@ pub(super) struct Store {
     window: usize,
     period: usize,
     key: u64,
-    table: CompactTable<u64>,
+    index: Index,
+    /// Most addresses of a fingerprint.
+    copies: u8,
     geometry: Geometry,
     /// Size of the ring over that of what is stored.
     slack: u64,
@@ -120,6 +138,8 @@ pub(super) struct Store {
     expected_rate: f64,
     /// Bytes of the payloads in the store.
     held: u64,
+    /// Retention epochs so far.
+    epoch: u64,
     /// Where the next packet goes in the ring, padding aside.
     end: u64,
     /// Addresses and slots of packets that the table can know, ascending.
@@ -130,20 +150,30 @@ pub(super) struct Store {
     names: HashMap<(u32, u64), u32>,
     /// Names of packets that went when buckets were resized: devices may hold them still.
     lingering: HashSet<(u32, u64)>,
-    copies: HashMap<u64, u32>,
+    copies_of: HashMap<u64, u32>,
     pub(super) counts: Counts,
     markers: Vec<u32>,
     fingerprints: Vec<u64>,
     hits: Vec<u64>,
 }
 
+/// What a match is worth, or why not to use it.
+pub(super) type Worth = Result<u64, Refusal>;
+
 impl Store {
     /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds:
-    /// [`RING`], or 1 for a single bucket.
-    pub(super) fn new(finding: &Finding, key: u64, bytes: u64, slack: u64) -> Result<Self, Error> {
+    /// [`RING`], or 1 for a single bucket; and up to `copies` addresses for a fingerprint.
+    pub(super) fn new(
+        finding: &Finding,
+        key: u64,
+        bytes: u64,
+        slack: u64,
+        copies: u8,
+    ) -> Result<Self, Error> {
         let expected_rate = finding.sampler.expected_rate(finding.period);
-        let (geometry, table) = ring(MIN_RING, expected_rate)?;
+        let (geometry, index) = ring(MIN_RING, expected_rate, copies)?;
         Ok(Self {
+            copies,
             slack,
             // What is left at the ring's end is lost to it.
             most: bytes
@@ -152,12 +182,13 @@ impl Store {
                 .clamp(MIN_RING, Geometry::MAX_CAPACITY),
             expected_rate,
             held: 0,
+            epoch: 0,
             kernels: Kernels::detect(),
             sampler: finding.sampler.boxed(),
             window: finding.window,
             period: finding.period,
             key,
-            table,
+            index,
             geometry,
             end: 0,
             addresses: VecDeque::new(),
@@ -166,7 +197,7 @@ impl Store {
             buckets: BTreeMap::new(),
             names: HashMap::new(),
             lingering: HashSet::new(),
-            copies: HashMap::new(),
+            copies_of: HashMap::new(),
             counts: Counts::default(),
             markers: Vec::new(),
             fingerprints: Vec::new(),
@@ -193,133 +224,183 @@ impl Store {
 
     /// Whether a packet with this key is here.
     pub(super) fn has_copy(&self, key: u64) -> bool {
-        self.copies.contains_key(&key)
+        self.copies_of.contains_key(&key)
     }
 
     /// Sets the size of a bucket, and evicts packets that no longer fit.
-    pub(super) fn resize(&mut self, path: u32, device: DeviceId, capacity: u64) {
-        let bucket = self.buckets.entry((path, device)).or_default();
+    pub(super) fn resize(&mut self, queue: u32, device: DeviceId, capacity: u64) {
+        let bucket = self.buckets.entry((queue, device)).or_default();
         bucket.capacity = capacity;
-        self.make_room((path, device), 0, true);
+        self.make_room((queue, device), 0, true);
         if capacity == 0 {
-            self.buckets.remove(&(path, device));
+            self.buckets.remove(&(queue, device));
         }
     }
 
-    /// Buckets: path, device and size.
+    /// Buckets: queue, device and size.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, DeviceId, u64)> + '_ {
-        self.buckets.iter().map(|(&(path, device), bucket)| (path, device, bucket.capacity))
+        self.buckets.iter().map(|(&(queue, device), bucket)| (queue, device, bucket.capacity))
+    }
+
+    /// Bytes of memory of the fingerprint table.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.index.memory() as u64
+    }
+
+    /// Whether a path would have more than `share` and half of a bucket with so many bytes more, and
+    /// drive out what other paths have stored lately.
+    pub(super) fn presses(
+        &self,
+        (queue, device): (u32, DeviceId),
+        path: u32,
+        size: u64,
+        share: u64,
+    ) -> bool {
+        let Some(bucket) = self.buckets.get(&(queue, device)) else { return false };
+        let mut over = (bucket.used + size).saturating_sub(bucket.capacity);
+        let with = bucket.of_paths.get(&path).copied().unwrap_or(0) + size;
+        if over == 0 || with <= share.max(bucket.capacity / 2) {
+            return false;
+        }
+        for &slot in &bucket.queue {
+            if over == 0 {
+                break;
+            }
+            let first = self.get(slot);
+            if first.path != path && first.epoch + 1 >= self.epoch {
+                return true;
+            }
+            over = over.saturating_sub(first.size);
+        }
+        false
+    }
+
+    /// Starts a retention epoch.
+    pub(super) fn new_epoch(&mut self) {
+        self.epoch += 1;
     }
 
     /// Whether a packet of this size fits its bucket.
-    pub(super) fn takes(&self, path: u32, device: DeviceId, size: u64) -> bool {
-        self.buckets.get(&(path, device)).is_some_and(|bucket| size <= bucket.capacity)
+    pub(super) fn takes(&self, queue: u32, device: DeviceId, size: u64) -> bool {
+        self.buckets.get(&(queue, device)).is_some_and(|bucket| size <= bucket.capacity)
     }
 
-    /// Looks for `payload` in the store. `judge` decides about each match whether it is used; those
-    /// are disjoint, ascending, and go to `matches`.
+    /// Looks for `payload` in the store. `judge` says what each match is worth, or why it is not
+    /// used; of the copies of some bytes the best is used, or the newest of several that are as
+    /// good. Matches are disjoint, ascending, and go to `matches`. `settle` is called for each match
+    /// that is used, and if none of the copies can be for the newest, with why.
     pub(super) fn search(
         &mut self,
         payload: &[u8],
         matches: &mut Vec<Found>,
-        mut judge: impl FnMut(&Self, &Stored, &Found) -> bool,
+        mut judge: impl FnMut(&Self, &Stored, &Found, &[Found]) -> Worth,
+        mut settle: impl FnMut(&Stored, &Found, Option<Refusal>),
     ) {
         self.sample(payload);
         let start = self.geometry.place(self.end, payload.len() + 1);
-        self.hits.resize(self.markers.len(), 0);
-        self.table.look_up(
-            &self.fingerprints,
-            Markers { block: start, positions: &self.markers },
-            &mut self.hits,
-        );
         let mut done = 0;
-        // The last match that was not used: its other fingerprints find it again.
-        let mut refused: Option<Found> = None;
+        // Matches that were not used: their other fingerprints find them again.
+        let mut refused: Vec<Found> = Vec::new();
+        let mut hits = std::mem::take(&mut self.hits);
         let (mut gaps, mut false_hits) = (0, 0);
         for i in 0..self.markers.len() {
             let marker = self.markers[i] as usize;
-            if marker < done || self.hits[i] == NO_OFFSET {
+            if marker < done {
                 continue;
             }
-            let Some((slot, position)) = self.resolve(self.hits[i]) else {
-                false_hits += 1;
-                continue;
-            };
-            let same = |found: &Found| {
-                found.slot == slot
-                    && marker < found.end() as usize
-                    && position + found.at as usize == found.offset as usize + marker
-            };
-            if refused.as_ref().is_some_and(same) {
-                continue;
+            hits.clear();
+            // In the ring, the packet's own markers come after everything that is known.
+            self.index.look_up(self.fingerprints[i], start + marker as u64, &mut hits);
+            let mut best: Option<(u64, Found)> = None;
+            let mut newest: Option<(Refusal, Found)> = None;
+            for &hit in &hits {
+                let Some((slot, position)) = self.resolve(hit) else {
+                    false_hits += 1;
+                    continue;
+                };
+                let same = |found: &Found| {
+                    found.slot == slot
+                        && marker < found.end() as usize
+                        && position + found.at as usize == found.offset as usize + marker
+                };
+                if refused.iter().any(same) {
+                    continue;
+                }
+                let stored = self.get(slot);
+                let (low, high) = extent(stored, position);
+                if high < position + self.window {
+                    gaps += u64::from(high < stored.payload.len());
+                    false_hits += u64::from(high >= stored.payload.len());
+                    continue;
+                }
+                let forward =
+                    self.kernels.common_prefix(&payload[marker..], &stored.payload[position..high]);
+                if forward < self.window {
+                    false_hits += 1;
+                    continue;
+                }
+                let back = self
+                    .kernels
+                    .common_suffix(&payload[done..marker], &stored.payload[low..position]);
+                let found = Found {
+                    slot,
+                    at: (marker - back) as u32,
+                    offset: (position - back) as u32,
+                    length: (forward + back) as u32,
+                };
+                match judge(self, stored, &found, matches) {
+                    Ok(worth) if best.as_ref().is_none_or(|best| worth > best.0) => {
+                        best = Some((worth, found));
+                    }
+                    Ok(_) => {}
+                    Err(refusal) => {
+                        if !self.index.several() {
+                            // Counted again if another comes between, as ever.
+                            refused.clear();
+                        }
+                        refused.push(found);
+                        newest = newest.or(Some((refusal, found)));
+                    }
+                }
             }
-            let stored = self.get(slot);
-            let (low, high) = extent(stored, position);
-            if high < position + self.window {
-                gaps += u64::from(high < stored.payload.len());
-                false_hits += u64::from(high >= stored.payload.len());
-                continue;
-            }
-            let forward =
-                self.kernels.common_prefix(&payload[marker..], &stored.payload[position..high]);
-            if forward < self.window {
-                false_hits += 1;
-                continue;
-            }
-            let back =
-                self.kernels.common_suffix(&payload[done..marker], &stored.payload[low..position]);
-            let found = Found {
-                slot,
-                at: (marker - back) as u32,
-                offset: (position - back) as u32,
-                length: (forward + back) as u32,
-            };
-            if judge(self, stored, &found) {
+            if let Some((_, found)) = best {
+                settle(self.get(found.slot), &found, None);
                 done = found.end() as usize;
                 matches.push(found);
-            } else {
-                refused = Some(found);
+                refused.clear();
+            } else if let Some((refusal, found)) = newest {
+                settle(self.get(found.slot), &found, Some(refusal));
             }
         }
+        self.hits = hits;
         self.counts.gaps += gaps;
         self.counts.false_hits += false_hits;
     }
 
-    /// Stores a packet that [`Store::search`] has just looked up. Fingerprints inside `matches` are
-    /// associated with the older packets there (thesis, section 3.4); the regions are null if
-    /// `gaps`.
+    /// Stores a packet that [`Store::search`] has just looked up. Fingerprints within its null
+    /// regions are associated with the older packets of `matches` there (thesis, section 3.4).
     ///
     /// # Errors
     /// No memory for a larger table.
-    pub(super) fn insert(
-        &mut self,
-        mut stored: Stored,
-        matches: &[Found],
-        gaps: bool,
-    ) -> Result<(), Error> {
-        let bucket = (stored.path, stored.device);
+    pub(super) fn insert(&mut self, mut stored: Stored, matches: &[Found]) -> Result<(), Error> {
+        let bucket = (stored.queue, stored.device);
         if !self.takes(bucket.0, bucket.1, stored.size) {
             return Ok(());
         }
         let start = self.geometry.place(self.end, stored.payload.len() + 1);
         self.end = start + stored.payload.len() as u64 + 1;
-        stored.start = start;
-        if gaps {
-            stored.nulls = matches.iter().map(|found| (found.at, found.end())).collect();
-            self.associate(start, matches);
-        } else {
-            self.table
-                .insert(&self.fingerprints, Markers { block: start, positions: &self.markers });
-        }
+        (stored.start, stored.epoch) = (start, self.epoch);
+        self.associate(start, &stored.nulls, matches);
         // Evict only now: matched packets may be among those evicted.
         self.make_room(bucket, stored.size, false);
         let names = self.names.entry((stored.path, stored.name)).or_default();
         *names += 1;
         self.counts.collisions += u64::from(*names > 1);
-        *self.copies.entry(stored.copy).or_default() += 1;
+        *self.copies_of.entry(stored.copy).or_default() += 1;
         self.held += stored.payload.len() as u64;
         let of = self.buckets.get_mut(&bucket).expect("it takes packets");
         of.used += stored.size;
+        *of.of_paths.entry(stored.path).or_default() += stored.size;
         let slot = self.free.pop().unwrap_or(self.packets.len() as u32);
         of.queue.push_back(slot);
         if slot as usize == self.packets.len() {
@@ -342,8 +423,8 @@ impl Store {
 
     /// Twice the ring, with all packets in it.
     fn grow(&mut self) -> Result<(), Error> {
-        (self.geometry, self.table) =
-            ring(self.most.min(self.geometry.capacity() * 2), self.expected_rate)?;
+        (self.geometry, self.index) =
+            ring(self.most.min(self.geometry.capacity() * 2), self.expected_rate, self.copies)?;
         let mut slots: Vec<(u64, u32)> = (0..)
             .zip(&self.packets)
             .filter_map(|(slot, packet)| packet.as_ref().map(|packet| (packet.start, slot)))
@@ -362,43 +443,38 @@ impl Store {
             for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
                 let end = marker + self.window as u32;
                 if stored.nulls.iter().all(|&(from, to)| to <= marker || end <= from) {
-                    self.table
-                        .insert(&[fingerprint], Markers { block: start, positions: &[marker] });
+                    self.index.insert(fingerprint, start + u64::from(marker), self.end);
                 }
             }
         }
         Ok(())
     }
 
-    fn associate(&mut self, start: u64, matches: &[Found]) {
-        let mut matches = matches.iter().peekable();
-        for (i, (&fingerprint, &marker)) in self.fingerprints.iter().zip(&self.markers).enumerate()
-        {
-            // A fingerprint belongs to where its window lies; one that reaches over the end of a
-            // match is in no reference and no literal alone.
-            while matches.peek().is_some_and(|found| found.end() <= marker) {
-                matches.next();
-            }
+    /// Adds the packet's fingerprints. A fingerprint belongs to where its window lies; one that
+    /// reaches over the end of a null region is in no reference and no literal alone.
+    fn associate(&mut self, start: u64, nulls: &[(u32, u32)], matches: &[Found]) {
+        let (mut nulls, mut matches) = (nulls.iter().peekable(), matches.iter().peekable());
+        for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
             let window = marker + self.window as u32;
-            match matches.peek() {
-                Some(found) if found.at <= marker && window <= found.end() => {
+            while nulls.peek().is_some_and(|null| null.1 <= marker) {
+                nulls.next();
+            }
+            let address = match nulls.peek() {
+                Some(null) if null.0 < window => {
+                    while matches.peek().is_some_and(|found| found.end() <= marker) {
+                        matches.next();
+                    }
+                    let of = matches.peek().filter(|of| of.at <= marker && window <= of.end());
+                    let Some(found) = of else { continue };
                     let older = self.packets[found.slot as usize]
                         .as_ref()
                         .expect("it was found just now")
                         .start;
-                    let position = found.offset + (marker - found.at);
-                    if self.hits[i] != older + u64::from(position) {
-                        self.table.insert(
-                            &[fingerprint],
-                            Markers { block: older, positions: &[position] },
-                        );
-                    }
+                    older + u64::from(found.offset + (marker - found.at))
                 }
-                Some(found) if found.at < window => {}
-                _ => self
-                    .table
-                    .insert(&[fingerprint], Markers { block: start, positions: &[marker] }),
-            }
+                _ => start + u64::from(marker),
+            };
+            self.index.insert(fingerprint, address, self.end);
         }
     }
 
@@ -412,12 +488,20 @@ impl Store {
                 self.packets[slot as usize].take().expect("a bucket's packets are in the store");
             self.free.push(slot);
             bucket.used -= gone.size;
+            if let std::collections::btree_map::Entry::Occupied(mut of) =
+                bucket.of_paths.entry(gone.path)
+            {
+                *of.get_mut() -= gone.size;
+                if *of.get() == 0 {
+                    of.remove();
+                }
+            }
             self.held -= gone.payload.len() as u64;
             forget(&mut self.names, (gone.path, gone.name));
             if lingers {
                 self.lingering.insert((gone.path, gone.name));
             }
-            forget(&mut self.copies, gone.copy);
+            forget(&mut self.copies_of, gone.copy);
         }
     }
 
@@ -459,22 +543,37 @@ impl Store {
 impl Stored {
     /// A packet without null regions.
     pub(super) fn new(
+        queue: u32,
         (path, name, hash): (u32, u64, HeaderHash),
         (device, version): (DeviceId, u32),
         copy: u64,
         payload: Arc<[u8]>,
         size: u64,
     ) -> Self {
-        Self { path, name, hash, device, version, copy, payload, nulls: Vec::new(), size, start: 0 }
+        let nulls = Vec::new();
+        Self {
+            queue,
+            path,
+            name,
+            hash,
+            device,
+            version,
+            copy,
+            payload,
+            nulls,
+            size,
+            epoch: 0,
+            start: 0,
+        }
     }
 }
 
-fn ring(capacity: u64, expected_rate: f64) -> Result<(Geometry, CompactTable<u64>), Error> {
+fn ring(capacity: u64, expected_rate: f64, copies: u8) -> Result<(Geometry, Index), Error> {
     let failed = |reason: String| EmulationError::Store { bytes: capacity, reason };
     let geometry = Geometry::new(capacity, 0).map_err(|error| failed(error.to_string()))?;
-    let entries = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
-    let table = CompactTable::new(geometry, entries).map_err(|error| failed(error.to_string()))?;
-    Ok((geometry, table))
+    let slots = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
+    let index = Index::new(geometry, slots, copies).map_err(failed)?;
+    Ok((geometry, index))
 }
 
 /// The region without null bytes around a position.

@@ -4,6 +4,7 @@
 //! One file, because all tests use the same small networks.
 
 mod laws;
+mod rules;
 
 use std::sync::Arc;
 
@@ -203,7 +204,7 @@ fn gaps_are_not_referred_to() {
     // Figure 3.5: B is encoded against A, which is cached behind where B is; C could be encoded
     // against B, but R1 has a gap there.
     let instance = line();
-    let settings = settings();
+    let settings = Settings { rules: Rules::PUBLISHED, ..settings() };
     let mut source = Source::default();
     let mut emulation =
         planned(&instance, vec![vec![share(0, HALF, 0), share(HALF, ALL, 2)]], settings.clone());

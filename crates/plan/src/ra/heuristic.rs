@@ -10,14 +10,19 @@ use crate::{
 
 /// Content without anything shared: every copy on its own.
 pub(crate) fn plain(classes: &Classes) -> Classes {
-    let mut single: std::collections::BTreeMap<NodeId, f64> = std::collections::BTreeMap::new();
+    // By node: a map would take most of the time of the whole, at millions of classes.
+    let mut single: Vec<f64> = Vec::new();
     classes.visit(|egresses, bytes, copies| {
         for (&egress, copies) in egresses.iter().zip(copies) {
-            *single.entry(egress).or_default() += bytes * copies;
+            if single.len() <= egress.index() {
+                single.resize(egress.index() + 1, 0.0);
+            }
+            single[egress] += bytes * copies;
         }
     });
     let class = |(egress, bytes)| Class { egresses: [egress].into(), bytes, copies: [1.0].into() };
-    Classes::Listed(single.into_iter().map(class).collect())
+    let single = NodeId::all().zip(single).filter(|&(_, bytes)| bytes > 0.0);
+    Classes::Listed(single.map(class).collect())
 }
 
 /// Bytes on each link as the thesis counts them on split routes: a link carries of a class the

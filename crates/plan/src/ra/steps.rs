@@ -135,7 +135,9 @@ impl Steps<'_> {
     /// Shortest paths, or the routes in force if they are better: what there is before anything was
     /// computed.
     fn before_any(mut self) -> Result<(Outcome, Warm), Error> {
-        self.problems = self.split_plain()?;
+        if self.problems.is_empty() {
+            self.problems = self.split_plain()?;
+        }
         let paths = shortest(&self.problems, &self.costs.lengths());
         let mut routes = whole(&self.problems, &paths);
         let shortest = self.judge(&routes)?;
@@ -222,6 +224,8 @@ impl Steps<'_> {
         let found = master.generate(Goal::Load { enough: 0.0 }, None, self.watch)?;
         let mut slices = weights::slices(&problems, &found.weights);
         slices.sort_by_key(|slice| slice.ingress);
+        // For shortest paths, should there be no time for others.
+        self.problems = problems;
         let mut plain = Plain { routes: Routes { slices }, load: found.value };
         self.unfinished.scale = found.stopped && self.request.plain_load.is_some();
         self.unfinished.schemes = found.stopped && self.request.compare;

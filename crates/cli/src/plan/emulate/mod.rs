@@ -5,7 +5,7 @@ pub(super) mod traffic;
 
 use super::scenario::{self, Scenario};
 use super::watch::Progress;
-use crate::args::plan::EmulateArgs;
+use crate::args::plan::{EmulateArgs, RulesName};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Outputs};
 use crate::quantity::bytes;
@@ -13,7 +13,7 @@ use crate::study::source::{self, Source};
 use crate::{stdout, terminal};
 use document::{Run, document};
 use oncewire_packet::prefix::Prefixes;
-use oncewire_plan::emulate::{self, FlashCrowd, Replan, Report, Request, Reroute};
+use oncewire_plan::emulate::{self, FlashCrowd, Replan, Report, Request, Reroute, Rules};
 use oncewire_plan::error::EmulationError;
 use oncewire_plan::{Error, Stage};
 use std::path::Path;
@@ -114,6 +114,10 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
         plan: args.plan.as_deref().map(super::read_plan).transpose()?,
         loss: args.loss,
         matches: args.matches,
+        rules: match args.rules {
+            RulesName::Precise => Rules::default(),
+            RulesName::Published => Rules::PUBLISHED,
+        },
         replan: args.replan.map(replan),
         reroute: args.reroute.map(|after| Reroute { after, notice: args.notice }),
         compare: !args.quick,

@@ -4,7 +4,7 @@ use super::{Carrier, Emulation, Pair};
 use crate::{
     DeviceId, Error, Instance, LinkId, NodeId,
     emulate::{
-        EpochReport, Identity, Packet, Report,
+        EpochReport, Identity, Packet, Queues, Report,
         ingress::Common,
         link::Crossing,
         node::{CacheTask, InFlight, Processed},
@@ -55,6 +55,7 @@ impl Emulation<'_> {
             hash: &self.hash,
             window: self.settings.finding.window,
             known: &self.known,
+            rules: self.settings.rules,
         };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;
@@ -73,6 +74,10 @@ impl Emulation<'_> {
             name: identity.name(self.settings.format.name_bytes),
             header_bytes: packet.header_bytes,
             path: packet.path,
+            queue: match self.settings.rules.queues {
+                Queues::Paths => packet.path,
+                Queues::Ingress | Queues::Fair => number as u32,
+            },
             window: self.settings.finding.window,
         };
         for (&link, &device) in route.links.iter().zip(&route.devices) {
@@ -128,6 +133,7 @@ impl Emulation<'_> {
                     &self.settings.finding,
                     self.settings.seed,
                     limits,
+                    self.settings.rules.copies,
                 )?))),
                 (None, None) => None,
             };

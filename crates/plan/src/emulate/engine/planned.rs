@@ -6,7 +6,7 @@ use super::Settings;
 use crate::{
     DeviceId, Error, HeaderHash, Instance,
     emulate::{
-        Allocation,
+        Allocation, Queues, Rules,
         allocation::Expectation,
         ingress::Ingress,
         link::{Limits, Pair},
@@ -55,15 +55,16 @@ impl Planned {
                 .sum();
             // A later plan may cover more, up to the ingress's memory and traffic.
             let most = ingress.volume.min(ingress.memory).min(settings.unlimited as f64) as u64;
-            let store = Store::new(&settings.finding, settings.seed, buckets.max(most), RING)?;
+            let Settings { finding, rules, .. } = settings;
+            let store = Store::new(finding, settings.seed, buckets.max(most), RING, rules.copies)?;
             let paths = ingress.paths.clone();
             let mut ingress =
                 Ingress::new(store, allocation.clone(), instance.coded(number), limits);
-            ingress.switch(allocation.clone(), 0, paths, ingress.limits.clone());
+            ingress.switch(allocation.clone(), 0, paths, ingress.limits.clone(), *rules);
             ingresses.push(ingress);
         }
         let mut nodes = Vec::with_capacity(instance.devices.len());
-        for sizes in sizes_of_devices(instance, &allocation) {
+        for sizes in sizes_of_devices(instance, &allocation, settings.rules) {
             let mut device = Device { node: Node::default(), allocations: [None, None] };
             device.install(0, allocation.clone(), sizes);
             nodes.push(device);
@@ -102,21 +103,21 @@ impl Device {
         sizes: Vec<(u32, u64)>,
     ) {
         let before: BTreeMap<u32, u64> = self.node.buckets().collect();
-        for (path, bytes) in sizes {
-            if before.get(&path).is_none_or(|&size| size < bytes) {
-                self.node.resize(path, bytes);
+        for (queue, bytes) in sizes {
+            if before.get(&queue).is_none_or(|&size| size < bytes) {
+                self.node.resize(queue, bytes);
             }
         }
         self.allocations[(version & 1) as usize] = Some(allocation);
     }
 
-    /// Forgets the manifest before `version`.
-    pub(super) fn retire(&mut self, device: DeviceId, version: u32, allocation: &Allocation) {
+    /// Forgets the manifest before `version`; `sizes` are those of its queues.
+    pub(super) fn retire(&mut self, version: u32, sizes: &[(u32, u64)]) {
         self.allocations[(version & 1 ^ 1) as usize] = None;
-        let paths: Vec<u32> = self.node.buckets().map(|(path, _)| path).collect();
-        for path in paths {
-            let share = allocation.shares(path).iter().find(|share| share.device == device);
-            self.node.resize(path, share.map_or(0, |share| share.bytes));
+        let sizes: BTreeMap<u32, u64> = sizes.iter().copied().collect();
+        let queues: Vec<u32> = self.node.buckets().map(|(queue, _)| queue).collect();
+        for queue in queues {
+            self.node.resize(queue, sizes.get(&queue).copied().unwrap_or(0));
         }
     }
 }
@@ -158,18 +159,23 @@ pub(super) fn limits_of_links(
     of_link.iter().enumerate().map(limits).collect()
 }
 
-/// Per device: the paths that it caches packets of, and the sizes of their buckets.
+/// Per device: its queues, each of a path or of an ingress, and their sizes.
 pub(super) fn sizes_of_devices(
     instance: &Instance,
     allocation: &Allocation,
+    rules: Rules,
 ) -> Vec<Vec<(u32, u64)>> {
-    let mut sizes = vec![Vec::new(); instance.devices.len()];
+    let mut sizes: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); instance.devices.len()];
     for path in 0..allocation.paths() as u32 {
+        let queue = match rules.queues {
+            Queues::Paths => path,
+            Queues::Ingress | Queues::Fair => instance.paths[path as usize].ingress,
+        };
         for share in allocation.shares(path) {
-            sizes[share.device].push((path, share.bytes));
+            *sizes[share.device].entry(queue).or_default() += share.bytes;
         }
     }
-    sizes
+    sizes.into_iter().map(|sizes| sizes.into_iter().collect()).collect()
 }
 
 /// Operations per epoch that each ingress may cause at each device: the device's, divided in

@@ -33,14 +33,17 @@ impl Emulation<'_> {
             Scheduled::Switch { ingress, version, allocation, limits } => {
                 if let Carrier::Planned(planned) = &mut self.carrier {
                     let paths = self.instance.ingresses[ingress as usize].paths.clone();
-                    planned.ingresses[ingress as usize].switch(allocation, version, paths, limits);
+                    let rules = self.settings.rules;
+                    let of = &mut planned.ingresses[ingress as usize];
+                    of.switch(allocation, version, paths, limits, rules);
                 }
             }
             Scheduled::Retire { version, allocation } => {
                 self.settled = None;
                 if let Carrier::Planned(planned) = &mut self.carrier {
-                    for (number, node) in planned.nodes.iter_mut().enumerate() {
-                        node.retire(DeviceId::new(number), version, &allocation);
+                    let sizes = sizes_of_devices(self.instance, &allocation, self.settings.rules);
+                    for (node, sizes) in planned.nodes.iter_mut().zip(&sizes) {
+                        node.retire(version, sizes);
                     }
                 }
             }
@@ -73,7 +76,7 @@ impl Emulation<'_> {
         let allocation = Arc::new(allocation);
         let mut delays = SplitMix64(self.settings.seed ^ u64::from(version) << 32);
         let installed = time.saturating_add(rollout.stagger);
-        let sizes = sizes_of_devices(self.instance, &allocation);
+        let sizes = sizes_of_devices(self.instance, &allocation, self.settings.rules);
         for (device, sizes) in DeviceId::all().zip(sizes) {
             let at = time.saturating_add(delays.below(rollout.stagger.saturating_add(1)));
             self.at(

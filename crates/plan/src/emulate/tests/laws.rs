@@ -45,6 +45,12 @@ fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
     })
 }
 
+fn rules() -> impl Strategy<Value = Rules> {
+    let gaps = prop_oneof![Just(Gaps::Matched), Just(Gaps::Undecoded)];
+    let queues = prop_oneof![Just(Queues::Paths), Just(Queues::Ingress), Just(Queues::Fair)];
+    (gaps, 1u8..=4, queues).prop_map(|(gaps, copies, queues)| Rules { gaps, copies, queues })
+}
+
 /// A content, where in it to begin, and how many bytes to take.
 type Piece = (u64, usize, usize);
 
@@ -74,8 +80,9 @@ proptest! {
         max_matches in 0u8..=7,
         loss in prop_oneof![Just(0.0), Just(0.1)],
         second in 0u64..300,
+        rules in rules(),
     ) {
-        let settings = Settings { format: Format { name_bytes, max_matches, path_ids }, loss, ..settings() };
+        let settings = Settings { format: Format { name_bytes, max_matches, path_ids }, loss, rules, ..settings() };
         let allocation = Allocation::of_parts(&instance, shares.clone()).unwrap();
         for scheme in [Scheme::Planned(allocation), Scheme::HopByHop, Scheme::Ideal] {
             let planned = matches!(scheme, Scheme::Planned(_));
@@ -114,5 +121,59 @@ proptest! {
                 prop_assert_eq!(cached, report.ingresses.iter().map(|ingress| ingress.stored).sum::<u64>());
             }
         }
+    }
+
+    /// Routes that change, to and fro, at once or unnoticed for a while, while manifests change too.
+    #[test]
+    fn every_packet_leaves_as_it_entered_after_routes_change(
+        cuts in proptest::collection::vec((any::<u32>(), 500u64..20_000), 24),
+        packets in packets(),
+        rules in rules(),
+        loss in prop_oneof![Just(0.0), Just(0.05)],
+        notice in prop_oneof![Just(0u64), 0u64..40],
+        times in (0u64..150, 0u64..150, 0u64..300),
+        alone: bool,
+    ) {
+        // From 0 to 3 by 1 or by 2, and on to 4 and 5.
+        let network = network(6, &[(0, 1), (1, 3), (0, 2), (2, 3), (3, 4), (3, 5)]);
+        let instance = instance(network, &[&[0, 1], &[0, 1, 4], &[0, 1, 5]], |_| ());
+        let settings = Settings { rules, loss, ..settings() };
+        let mut cuts = cuts.into_iter();
+        let mut shares = || {
+            let of = |path: &crate::Path| {
+                let mut shares: Vec<Share> = Vec::new();
+                for hop in &path.hops {
+                    let Some((cut, bytes)) = cuts.next() else { break };
+                    let from = shares.last().map_or(0, |last| last.to);
+                    let to = from + ((ALL - from) * u64::from(cut)) / ALL;
+                    shares.push(Share { from, to, device: hop.device, bytes });
+                }
+                shares
+            };
+            instance.paths.iter().map(of).collect::<Vec<_>>()
+        };
+        let (first, second) = (shares(), shares());
+        let mut emulation = planned(&instance, first, settings);
+        let allocation = Allocation::of_parts(&instance, second).unwrap();
+        let rollout = Rollout { stagger: 30, transition: 20 };
+        emulation.schedule(Event { time: times.2, change: Change::Manifests { allocation, rollout } }).unwrap();
+        for (time, [one, two]) in [(times.0, [2, 3]), (times.0 + times.1, [0, 1])] {
+            for (path, last) in [None, Some(4), Some(5)].into_iter().enumerate() {
+                // All paths, or one that leaves the tree.
+                if alone && path != 1 {
+                    continue;
+                }
+                let links = [one, two].into_iter().chain(last).map(LinkId).collect();
+                emulation.schedule(Event { time, change: Change::Route { path: path as u32, links, notice } }).unwrap();
+            }
+        }
+        let mut source = Source::default();
+        for (time, (path, pieces)) in packets.iter().enumerate() {
+            let path = (path % instance.paths.len()) as u32;
+            emulation.push(&source.packet(time as u64, path, &payload(pieces))).unwrap();
+        }
+        let report = emulation.report();
+        prop_assert_eq!(report.delivered + report.lost + report.undecodable + report.damaged, packets.len() as u64);
+        prop_assert!(loss > 0.0 || notice > 0 || report.delivered == packets.len() as u64);
     }
 }
