@@ -1,6 +1,6 @@
 //! Runs one end of a tunnel as a process: signals and the status socket.
 
-use crate::admin::{Admin, AdminServer};
+use crate::admin::{Admin, AdminServer, Answers, Pages};
 use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::NetError;
@@ -35,6 +35,8 @@ pub struct Daemon {
     pub drain: Duration,
     /// Where it answers monitoring and browsers.
     pub admin: Option<Admin>,
+    /// Makes the page of the admin address.
+    pub pages: Pages,
     /// The file to record its history to.
     pub history: Option<PathBuf>,
     /// Formats the state for the status socket and the admin address.
@@ -134,7 +136,8 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         tokio::spawn(answer(listener, document(&end), daemon.render));
     }
     if let Some(admin) = admin {
-        tokio::spawn(admin.run(document(&end), daemon.render));
+        let (document, render) = (document(&end), daemon.render);
+        tokio::spawn(admin.run(Answers { document, render, history, pages: daemon.pages }));
     }
     (daemon.ready)(&end.status());
     let watchdog = service::ready("carries connections");
@@ -195,7 +198,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
 pub fn run_link(
     config: LinkConfig,
     status: Option<&Path>,
-    admin: Option<Admin>,
+    (admin, pages): (Option<Admin>, Pages),
     history: Option<PathBuf>,
     render: fn(&Document) -> String,
     ready: impl FnOnce(&LinkStatus),
@@ -227,7 +230,8 @@ pub fn run_link(
             answering.spawn(answer(listener, document(), render));
         }
         if let Some(admin) = admin {
-            answering.spawn(admin.run(document(), render));
+            let (document, history) = (document(), history.clone());
+            answering.spawn(admin.run(Answers { document, render, history, pages }));
         }
         ready(&link.status());
         let watchdog = service::ready("carries packets");

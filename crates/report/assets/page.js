@@ -1,4 +1,5 @@
-// Draws charts, sorts tables and switches colors. Text is only set as text: names come from outside.
+// Draws charts, sorts tables and switches colors. Text is only set as text: names come from outside. One file, although it is long:
+// a page has each script with a hash of its own, and they would share nearly everything.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -8,6 +9,8 @@
   // A4 without margins, in CSS pixels.
   const PRINTED_WIDTH = 670;
   const NOTHING = "–";
+  // What is empty now has data later.
+  const isLive = root.dataset.live !== undefined;
 
   const element = (name, className, text) => {
     const made = document.createElement(name);
@@ -191,7 +194,7 @@
     const kindOf = (one) => {
       if (isBars(chart)) return one.right ? "dot" : "bar";
       if (chart.kind === "points") return "dot";
-      return one.points.length <= 40 && chart.kind === "line" ? "both" : "line";
+      return one.points.length <= 40 && chart.kind === "line" && !isLive ? "both" : "line";
     };
     for (const one of series) one.kind = kindOf(one);
     if (isBars(chart)) {
@@ -465,7 +468,7 @@
 
   const holders = [...document.querySelectorAll("figure.chart")].flatMap((figure) => {
     const chart = charts[Number(figure.dataset.chart)];
-    if (!chart || !chart.series.some((one) => one.points.length)) return [];
+    if (!chart || (!isLive && !chart.series.some((one) => one.points.length))) return [];
     const holder = { figure, prepared: { ...prepare(chart), hidden: new Set() }, plot: element("div", "drawing"), made: null, width: 0 };
     const { series, names } = holder.prepared;
     const legend = element("div", "legend");
@@ -475,7 +478,7 @@
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
       const value = element("span", "value");
-      const name = element("span", "name", one.name + (one.right ? " (right axis)" : "") + (one.points.length ? "" : " (no data)"));
+      const name = element("span", "name", one.name + (one.right ? " (right axis)" : "") + (one.points.length || isLive ? "" : " (no data)"));
       button.append(swatch(one.kind, one.at), name, value);
       button.addEventListener("click", () => {
         const { hidden } = holder.prepared;

@@ -2,7 +2,10 @@
 //!
 //! ```sh
 //! cargo run -p oncewire-report --example pictures -- DIRECTORY
+//! cargo run -p oncewire-report --example pictures -- DIRECTORY http://localhost:7078/
 //! ```
+//!
+//! With an address, it takes pictures of that page instead, such as the page of a running process.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -12,7 +15,7 @@ use oncewire_report::{Block, Report, html};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::browser::{Browser, SCREENS};
+use support::browser::{Browser, SCREENS, Screen};
 use support::reports;
 
 /// Pictures of one page at most.
@@ -24,6 +27,14 @@ fn main() {
         std::process::exit(2);
     };
     std::fs::create_dir_all(&directory).unwrap();
+    if let Some(address) = std::env::args().nth(2) {
+        let mut browser = Browser::start().expect("a browser");
+        for screen in SCREENS {
+            browser.open_at(&address, screen);
+            whole(&mut browser, screen, &directory.join("page"));
+        }
+        return;
+    }
     let mut circle = reports::network(30, 0, false);
     for block in circle.sections.iter_mut().flat_map(|section| &mut section.blocks) {
         if let Block::Map(map) = block {
@@ -56,6 +67,22 @@ fn main() {
     }
 }
 
+fn look(screen: Screen) -> String {
+    let device = if screen.phone { "phone" } else { "desk" };
+    format!("{device}-{}", if screen.dark { "dark" } else { "light" })
+}
+
+/// Pictures of all of the open page.
+fn whole(browser: &mut Browser, screen: Screen, place: &Path) {
+    let look = look(screen);
+    let height = browser.evaluate("document.scrollingElement.scrollHeight").as_u64().unwrap();
+    for (at, top) in (0..height).step_by(1_500).take(MOST).enumerate() {
+        let clip = json!({"x": 0, "y": top, "width": screen.width, "height": (height - top).min(1_500), "scale": 1});
+        let picture = browser.picture(Some(clip));
+        std::fs::write(format!("{}-{look}-{at:02}.png", place.display()), picture).unwrap();
+    }
+}
+
 /// Pictures whose names begin with `place`.
 fn pictures(browser: &mut Browser, report: &Report, file: &Path, place: &Path) {
     let has_map = report.sections.iter().any(|section| section.id == "map");
@@ -64,16 +91,8 @@ fn pictures(browser: &mut Browser, report: &Report, file: &Path, place: &Path) {
     };
     for screen in SCREENS {
         browser.open(file, screen);
-        let look = format!(
-            "{}-{}",
-            if screen.phone { "phone" } else { "desk" },
-            if screen.dark { "dark" } else { "light" }
-        );
-        let height = browser.evaluate("document.scrollingElement.scrollHeight").as_u64().unwrap();
-        for (at, top) in (0..height).step_by(1_500).take(MOST).enumerate() {
-            let clip = json!({"x": 0, "y": top, "width": screen.width, "height": (height - top).min(1_500), "scale": 1});
-            write(&format!("{look}-{at:02}.png"), browser.picture(Some(clip)));
-        }
+        whole(browser, screen, place);
+        let look = look(screen);
         if !screen.phone {
             browser.evaluate(if has_map {
                 "document.querySelector('.zoom button').click(); document.querySelector('#map').scrollIntoView({behavior: 'instant'})"

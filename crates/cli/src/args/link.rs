@@ -4,6 +4,7 @@ use super::Switch;
 use super::admin::AdminAddress;
 use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed, some_text};
 use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
+use crate::report::Price;
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
 use oncewire_net::link::{
@@ -159,8 +160,8 @@ pub(crate) struct LinkArgs {
     /// is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
-    /// Answer monitoring over HTTP on [address:]port: /metrics for Prometheus, /status as JSON. A port
-    /// alone is on loopback
+    /// Answer over HTTP on [address:]port: a page for browsers at /, /metrics for Prometheus, /status
+    /// as JSON. A port alone is on loopback
     #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
     #[serde(deserialize_with = "some_text")]
     pub(crate) admin: Option<AdminAddress>,
@@ -168,6 +169,10 @@ pub(crate) struct LinkArgs {
     /// Required if the address is not on loopback
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub(crate) admin_token: Option<PathBuf>,
+    /// Price of traffic that the page of --admin shows savings in, such as 0.09/GB
+    #[arg(long, value_name = "PRICE", help_heading = "Process")]
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) admin_price: Option<Price>,
     /// File to record what is carried in, for `oncewire report`: an hour by seconds and a month by
     /// minutes
     #[arg(long, value_name = "FILE", help_heading = "Process")]

@@ -9,6 +9,7 @@
 use super::CodecArgs;
 use super::admin::AdminAddress;
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
+use crate::report::Price;
 use clap::{Args, ValueEnum};
 use oncewire_codec::Sharing;
 use oncewire_codec::adapt::CpuShare;
@@ -137,8 +138,8 @@ pub(crate) struct EndpointArgs {
     /// $XDG_RUNTIME_DIR, if that is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
-    /// Answer monitoring over HTTP on [address:]port: /metrics for Prometheus, /status as JSON. A port
-    /// alone is on loopback
+    /// Answer over HTTP on [address:]port: a page for browsers at /, /metrics for Prometheus, /status
+    /// as JSON. A port alone is on loopback
     #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
     #[serde(deserialize_with = "some_text")]
     pub(crate) admin: Option<AdminAddress>,
@@ -146,6 +147,10 @@ pub(crate) struct EndpointArgs {
     /// Required if the address is not on loopback
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub(crate) admin_token: Option<PathBuf>,
+    /// Price of traffic that the page of --admin shows savings in, such as 0.09/GB
+    #[arg(long, value_name = "PRICE", help_heading = "Process")]
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) admin_price: Option<Price>,
     /// File to record what is carried in, for `oncewire report`: an hour by seconds and a month by
     /// minutes
     #[arg(long, value_name = "FILE", help_heading = "Process")]

@@ -1,6 +1,7 @@
 //! `oncewire report`: what processes carried and saved, from their histories.
 
 mod document;
+mod live;
 mod present;
 mod price;
 mod sums;
@@ -9,6 +10,7 @@ use crate::args::ReportArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{self, Destination};
 use crate::{progress, status, stdout, terminal};
+pub(crate) use live::pages;
 use oncewire_net::history::{self, HistoryError, SECONDS};
 use oncewire_net::status::Document;
 use oncewire_report::html::{self, Texts};

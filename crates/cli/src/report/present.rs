@@ -107,25 +107,30 @@ fn summary(sums: &Sums, price: Option<&Price>) -> Summary {
 }
 
 /// Bytes that may be negative.
-fn signed(bytes: i128) -> String {
+pub(super) fn signed(bytes: i128) -> String {
     format::number(bytes as f64, Unit::Bytes)
 }
 
 /// The columns after the name of a row: bytes, share, and money if there is a price.
-fn columns(first: &str, price: Option<&Price>) -> Vec<Column> {
+pub(super) fn columns(first: &str, priced: bool) -> Vec<Column> {
     let mut columns = vec![
         Column::new(first, Unit::Text),
         Column::new("payload", Unit::Bytes),
         Column::new("on the wire", Unit::Bytes),
         Column::new("saved", Unit::Share),
     ];
-    if price.is_some() {
+    if priced {
         columns.push(Column::new("money saved", Unit::Number));
     }
     columns
 }
 
-fn row(name: impl Into<Cell>, content: u64, wire: u64, price: Option<&Price>) -> Vec<Cell> {
+pub(super) fn row(
+    name: impl Into<Cell>,
+    content: u64,
+    wire: u64,
+    price: Option<&Price>,
+) -> Vec<Cell> {
     let mut row = vec![name.into(), content.into(), wire.into(), share_of(content, wire)];
     row.extend(price.map(|price| price.of(i128::from(content) - i128::from(wire)).into()));
     row
@@ -138,7 +143,8 @@ fn table(
     price: Option<&Price>,
     rows: Vec<Vec<Cell>>,
 ) -> TableView {
-    let table = Table { id, caption: caption.into(), columns: columns(first, price), rows };
+    let table =
+        Table { id, caption: caption.into(), columns: columns(first, price.is_some()), rows };
     TableView { gauges: vec!["saved"], rows: Some(ROWS), ..table.into() }
 }
 
@@ -159,29 +165,30 @@ fn carried(sums: &Sums, price: Option<&Price>) -> Section {
 }
 
 /// Payload beside bytes on the wire, and the share saved.
-fn chart(sums: &Sums) -> Chart {
+pub(super) fn chart(sums: &Sums) -> Chart {
     let count = sums.bars.keys().next().map_or(0, |first| (sums.until - first) / sums.length + 1);
     let first = sums.bars.keys().next().copied().unwrap_or(sums.until);
     let times: Vec<u64> = (0..count).map(|at| first + at * sums.length).collect();
-    let name = |time: &u64| {
-        let date = date(*time);
-        if sums.length == DAY {
-            date[5..].to_owned()
-        } else {
-            format!("{} {}", &date[5..], clock(*time))
-        }
+    let is_one_day = date(first) == date(sums.until);
+    let name = |time: &u64| match &date(*time)[5..] {
+        _ if is_one_day => clock(*time),
+        day if sums.length == DAY => day.to_owned(),
+        day => format!("{day} {}", clock(*time)),
     };
     let points = |of: fn(&Amounts) -> Option<f64>| -> Vec<(f64, f64)> {
         let bars = times.iter().enumerate();
         bars.filter_map(|(at, time)| Some((at as f64, of(sums.bars.get(time)?)?))).collect()
     };
-    let length = format::number(sums.length as f64, Unit::Seconds);
+    let length = match sums.length {
+        60 => "minute".into(),
+        3600 => "hour".into(),
+        DAY => "day".into(),
+        length if length < 3600 => format!("{} minutes", length / 60),
+        length => format!("{} hours", length / 3600),
+    };
     Chart {
         id: "carried",
-        caption: format!(
-            "Payload and what crossed the wire, per {}",
-            length.trim_start_matches("1 ")
-        ),
+        caption: format!("Payload and what crossed the wire, per {length}"),
         kind: ChartKind::Bars,
         x: Axis::of("begin (UTC)", times.iter().map(name).collect()),
         y: Axis::new("bytes", Unit::Bytes),
@@ -239,8 +246,11 @@ pub(super) fn reasons(all: &Amounts) -> Section {
     };
     let blocks =
         Cell::from((all.blocks > 0).then(|| all.incompressible_blocks as f64 / all.blocks as f64));
+    // Links do not count what they found.
+    let unique = if all.blocks > 0 { content.saturating_sub(all.matched_bytes) } else { 0 };
     let mut rows: Vec<Vec<Cell>> = [
         row("repeats, sent as references", all.matched_bytes),
+        row("not sent before, compressed if possible", unique),
         row("compressed content, opened to find repeats", all.opened_bytes),
         row("compressed, not opened: that had saved little", all.declined_bytes),
         row("compressed, not opened: sending was faster", all.unopened_bytes),
@@ -257,9 +267,6 @@ pub(super) fn reasons(all: &Amounts) -> Section {
         rows.push(vec![what.into(), Cell::None, blocks]);
     }
     let section = Section::new("reasons", "What was found, and what was not");
-    if rows.is_empty() {
-        return section.text("The processes counted nothing of this.");
-    }
     let columns = [("what", Unit::Text), ("bytes", Unit::Bytes), ("share", Unit::Share)];
     let table = Table::new(
         "reasons",

@@ -3,7 +3,7 @@
 //! `model` turns their status into rates, `screen` draws it; here are the terminal, the keys and the
 //! thread that asks.
 
-mod model;
+pub(crate) mod model;
 mod screen;
 #[cfg(test)]
 mod tests;

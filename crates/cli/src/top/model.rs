@@ -11,43 +11,43 @@ use std::time::{Duration, Instant};
 const HISTORY: usize = 512;
 
 /// Bytes that this end sent and received.
-pub(super) type Ways = [u64; 2];
+pub(crate) type Ways = [u64; 2];
 
 /// A peer, or a session with it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Peer {
-    pub(super) key: String,
+pub(crate) struct Peer {
+    pub(crate) key: String,
     /// Which of the sessions with this peer.
-    pub(super) number: usize,
-    pub(super) name: String,
-    pub(super) state: String,
-    pub(super) is_up: bool,
-    pub(super) address: String,
+    pub(crate) number: usize,
+    pub(crate) name: String,
+    pub(crate) state: String,
+    pub(crate) is_up: bool,
+    pub(crate) address: String,
     /// Open connections. Links have none.
-    pub(super) flows: Option<u64>,
+    pub(crate) flows: Option<u64>,
     /// Bytes of applications, or of inner packets.
-    pub(super) content: Ways,
-    pub(super) wire: Ways,
-    pub(super) rtt: Option<Duration>,
+    pub(crate) content: Ways,
+    pub(crate) wire: Ways,
+    pub(crate) rtt: Option<Duration>,
     /// Bytes in the cache for what this end sends, and its size.
-    pub(super) cache: Option<(u64, u64)>,
+    pub(crate) cache: Option<(u64, u64)>,
     /// All counters, by name.
-    pub(super) counters: Vec<(String, String)>,
+    pub(crate) counters: Vec<(String, String)>,
 }
 
 /// A process at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Moment {
-    pub(super) role: String,
-    pub(super) version: String,
-    pub(super) uptime: Duration,
-    pub(super) listening: String,
+pub(crate) struct Moment {
+    pub(crate) role: String,
+    pub(crate) version: String,
+    pub(crate) uptime: Duration,
+    pub(crate) listening: String,
     /// Memory in use and its limit, in bytes.
-    pub(super) memory: Option<(u64, u64)>,
-    pub(super) problem: Option<String>,
-    pub(super) content: Ways,
-    pub(super) wire: Ways,
-    pub(super) peers: Vec<Peer>,
+    pub(crate) memory: Option<(u64, u64)>,
+    pub(crate) problem: Option<String>,
+    pub(crate) content: Ways,
+    pub(crate) wire: Ways,
+    pub(crate) peers: Vec<Peer>,
 }
 
 /// Text of peers and configurations, without what a terminal would obey.
@@ -172,20 +172,28 @@ fn link(status: &LinkStatus, samples: &[Sample]) -> Moment {
 }
 
 impl Moment {
-    pub(super) fn of(document: &Document) -> Moment {
-        let samples = document.samples();
+    pub(crate) fn of(document: &Document) -> Moment {
+        Moment::with(document, &document.samples())
+    }
+
+    /// Without the counters of peers, of which a hub has many.
+    pub(crate) fn brief(document: &Document) -> Moment {
+        Moment::with(document, &[])
+    }
+
+    fn with(document: &Document, samples: &[Sample]) -> Moment {
         match document {
-            Document::Tunnel(status) => tunnel(status, &samples),
-            Document::Link(status) => link(status, &samples),
+            Document::Tunnel(status) => tunnel(status, samples),
+            Document::Link(status) => link(status, samples),
         }
     }
 }
 
 /// Bytes per second, sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rates {
-    pub(super) content: [f64; 2],
-    pub(super) wire: [f64; 2],
+pub(crate) struct Rates {
+    pub(crate) content: [f64; 2],
+    pub(crate) wire: [f64; 2],
 }
 
 /// Share of the bytes that did not cross the wire. `None` if there are hardly any.
@@ -205,38 +213,38 @@ impl Rates {
     }
 
     /// Both directions together.
-    pub(super) fn sum(&self) -> (f64, f64) {
+    pub(crate) fn sum(&self) -> (f64, f64) {
         (self.content.iter().sum(), self.wire.iter().sum())
     }
 
-    pub(super) fn saved(&self) -> Option<f64> {
+    pub(crate) fn saved(&self) -> Option<f64> {
         let (content, wire) = self.sum();
         saved(content, wire)
     }
 }
 
 /// Share that was saved of all bytes so far.
-pub(super) fn saved_of(content: Ways, wire: Ways) -> Option<f64> {
+pub(crate) fn saved_of(content: Ways, wire: Ways) -> Option<f64> {
     saved(content.iter().sum::<u64>() as f64, wire.iter().sum::<u64>() as f64)
 }
 
 /// A process that is watched.
 #[derive(Debug, Default)]
-pub(super) struct Process {
-    pub(super) now: Option<Moment>,
+pub(crate) struct Process {
+    pub(crate) now: Option<Moment>,
     /// When that was.
     at: Option<Instant>,
-    pub(super) rates: Rates,
+    pub(crate) rates: Rates,
     peers: HashMap<(String, usize), Rates>,
     /// Bytes of content and on the wire per second, latest last.
-    pub(super) history: VecDeque<(f64, f64)>,
+    pub(crate) history: VecDeque<(f64, f64)>,
     /// Why it did not answer the last time.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 impl Process {
     /// What it answered at that time.
-    pub(super) fn update(&mut self, at: Instant, answer: Result<Moment, String>) {
+    pub(crate) fn update(&mut self, at: Instant, answer: Result<Moment, String>) {
         let moment = match answer {
             Ok(moment) => moment,
             Err(why) => {
@@ -273,7 +281,7 @@ impl Process {
         }
     }
 
-    pub(super) fn rates_of(&self, peer: &Peer) -> Rates {
+    pub(crate) fn rates_of(&self, peer: &Peer) -> Rates {
         self.peers.get(&(peer.key.clone(), peer.number)).copied().unwrap_or_default()
     }
 }

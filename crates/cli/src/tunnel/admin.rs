@@ -4,6 +4,7 @@ use super::Options;
 use crate::args::admin::AdminAddress;
 use crate::args::tunnel::FileArgs;
 use crate::failure::{Failure, Outcome};
+use crate::report::Price;
 use oncewire_net::admin::{Admin, Token, TokenError};
 use std::path::Path;
 
@@ -12,14 +13,17 @@ pub(crate) fn admin<A: FileArgs>(
     options: &Options<A>,
     address: Option<AdminAddress>,
     token: Option<&Path>,
+    price: Option<&Price>,
 ) -> Outcome<Option<Admin>> {
     let Some(AdminAddress(address)) = address else {
-        return match token {
-            Some(_) => {
-                let why = "a token without an admin address: pass --admin ADDRESS, too";
-                Err(options.wrong("admin_token", why))
-            }
-            None => Ok(None),
+        let without = |key: &str, what: &str| {
+            let why = format!("a {what} without an admin address: pass --admin ADDRESS, too");
+            Err(options.wrong(key, why))
+        };
+        return match (token, price) {
+            (Some(_), _) => without("admin_token", "token"),
+            (None, Some(_)) => without("admin_price", "price"),
+            (None, None) => Ok(None),
         };
     };
     let load = |path: &Path| {

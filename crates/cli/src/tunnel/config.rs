@@ -7,6 +7,7 @@ use crate::args::{ConnectArgs, RoleName, ServeArgs, TunnelArgs};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::family::EntropyName;
 use crate::quantity::{binary, size, time};
+use crate::report::Price;
 use oncewire_codec::{ConfigError, EncoderBuilder};
 use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
@@ -26,6 +27,7 @@ pub(super) struct Process {
     pub(super) drain: Duration,
     pub(super) status: Option<PathBuf>,
     pub(super) admin: Option<Admin>,
+    pub(super) price: Option<Price>,
     pub(super) history: Option<PathBuf>,
     pub(super) log: LevelFilter,
     pub(super) log_json: bool,
@@ -62,7 +64,13 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
     let process = Process {
         drain: args.drain,
         status: args.status.clone().or_else(|| super::runtime_dir().map(|dir| dir.join(name))),
-        admin: super::admin(options, args.admin, args.admin_token.as_deref())?,
+        admin: super::admin(
+            options,
+            args.admin,
+            args.admin_token.as_deref(),
+            args.admin_price.as_ref(),
+        )?,
+        price: args.admin_price.clone(),
         history: args.history.clone(),
         log: args.log.into(),
         log_json: args.log_json,

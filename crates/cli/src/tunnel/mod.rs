@@ -133,6 +133,7 @@ fn run(role: Role, process: Process, reload: Reload) -> Outcome {
         status: process.status,
         drain: process.drain,
         admin: process.admin,
+        pages: crate::report::pages(process.price),
         history: process.history,
         render: |document| status_text::render(document),
         reload,

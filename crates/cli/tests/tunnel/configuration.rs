@@ -64,7 +64,7 @@ fn check(role: &str, config: &Path) -> Output {
 fn check_and_start_report_a_wrong_configuration_in_one_line() {
     let files = Files::new();
     // Lines for serve, and words of the error.
-    let cases: [(&str, &[&str]); 37] = [
+    let cases: [(&str, &[&str]); 39] = [
         ("listn = [\"7077\"]", &["line 1", "\"listn\"", "did you mean \"listen\"?"]),
         (
             "\n# memory\nmemry = \"1G\"\nlisen = []",
@@ -98,6 +98,8 @@ fn check_and_start_report_a_wrong_configuration_in_one_line() {
         ("sampler = \"modq\"", &["sampler \"modq\"", "samplebyte, samplebyte:FILE"]),
         ("entropy = \"gzip\"", &["entropy \"gzip\""]),
         ("cpu_budget = \"half\"", &["cpu_budget \"half\"", "25%"]),
+        ("admin_price = \"9/kB\"", &["admin_price \"9/kB\"", "such as 0.09/GB"]),
+        ("admin_price = \"9/GB\"", &["line 1", "a price without an admin address"]),
         ("log = \"loud\"", &["log \"loud\"", "error, warn, info, debug or trace"]),
         ("allow = [\"origin\"]", &["origin"]),
         ("listen = [\"7077x\"]", &["listen \"7077x\"", "65535"]),

@@ -4,6 +4,9 @@
 //! A test whose programs are not installed reports `skipped:` with the reason; `.ci/packages` lists
 //! all programs.
 
+#[path = "../../../report/tests/support/browser.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod browser;
 mod configuration;
 mod history;
 #[cfg(target_os = "linux")]
@@ -16,6 +19,7 @@ mod link_sites;
 mod link_soak;
 mod logging;
 mod monitoring;
+mod page;
 mod process;
 mod programs;
 mod repeats;

@@ -6,6 +6,7 @@
 //! token the `Host` has to be a loopback name.
 
 mod exposition;
+mod page;
 #[cfg(target_os = "linux")]
 mod process;
 mod server;
@@ -14,7 +15,8 @@ mod tests;
 mod token;
 
 pub use exposition::exposition;
-pub(crate) use server::AdminServer;
+pub use page::{Page, Pages, View};
+pub(crate) use server::{AdminServer, Answers};
 pub use token::{Token, TokenError};
 
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 //! HTTP on the admin address.
 
-use super::{Admin, Token, exposition};
+use super::page::price;
+use super::{Admin, Page, Pages, Token, View, exposition};
+use crate::history::History;
 use crate::status::Document;
 use crate::unauthenticated::PendingConnections;
 use http_body_util::Full;
@@ -35,6 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What the path names.
 const PATHS: &str = "This is the admin address of Oncewire. It answers:
 
+/         a page for browsers
 /metrics  metrics for Prometheus
 /status   the state as JSON, as `oncewire status --json` shows it
 ";
@@ -60,19 +63,13 @@ impl AdminServer {
         self.address
     }
 
-    /// Answers requests with the state that `document` returns, for ever.
-    /// `render` writes it as JSON.
-    pub(crate) async fn run(
+    /// Answers requests, for ever.
+    pub(crate) async fn run<D: Fn() -> Document + Send + Sync + 'static>(
         self,
-        document: impl Fn() -> Document + Send + Sync + 'static,
-        render: fn(&Document) -> String,
+        answers: Answers<D>,
     ) {
-        let state = Arc::new(State {
-            token: self.token,
-            document,
-            render,
-            work: Arc::new(Semaphore::new(1)),
-        });
+        let state =
+            Arc::new(State { token: self.token, answers, work: Arc::new(Semaphore::new(1)) });
         let connections = PendingConnections::new(MOST_CONNECTIONS);
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -99,10 +96,19 @@ impl AdminServer {
     }
 }
 
+/// What requests are answered from.
+pub(crate) struct Answers<D> {
+    /// The state of the process.
+    pub(crate) document: D,
+    /// Writes it as JSON.
+    pub(crate) render: fn(&Document) -> String,
+    pub(crate) history: Arc<History>,
+    pub(crate) pages: Pages,
+}
+
 struct State<D> {
     token: Option<Token>,
-    document: D,
-    render: fn(&Document) -> String,
+    answers: Answers<D>,
     /// For what makes one answer: others wait, so that requests take one thread at most.
     work: Arc<Semaphore>,
 }
@@ -123,14 +129,25 @@ impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
             return response(StatusCode::METHOD_NOT_ALLOWED, text, "Only GET and HEAD\n".into());
         }
         match request.uri().path() {
-            "/" => response(StatusCode::OK, text, PATHS.into()),
+            "/" => {
+                let pages = self.answers.pages.clone();
+                let made = self.made(move |view| (pages.page)(&View { price: None, ..view })).await;
+                page(made)
+            }
+            "/update" => {
+                let price = price(request.uri().query().unwrap_or_default());
+                let pages = self.answers.pages.clone();
+                let made = self
+                    .made(move |view| (pages.update)(&View { price: price.as_deref(), ..view }));
+                answer(made.await, "application/json")
+            }
             "/metrics" => {
-                let made = self.made(|document| exposition(&document)).await;
+                let made = self.made(|view| exposition(view.document)).await;
                 answer(made, "text/plain; version=0.0.4; charset=utf-8")
             }
             "/status" => {
-                let render = self.render;
-                answer(self.made(move |document| render(&document)).await, "application/json")
+                let render = self.answers.render;
+                answer(self.made(move |view| render(view.document)).await, "application/json")
             }
             _ => response(StatusCode::NOT_FOUND, text, format!("Not found. {PATHS}")),
         }
@@ -139,14 +156,15 @@ impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
     /// Makes an answer of the state on another thread: a hub has many sessions.
     async fn made<T: Send + 'static>(
         self: &Arc<Self>,
-        make: impl FnOnce(Document) -> T + Send + 'static,
+        make: impl FnOnce(View<'_>) -> T + Send + 'static,
     ) -> Option<T> {
         let state = self.clone();
         // Nobody may be waiting any more when the answer is made: the permit stays with the work.
         let permit = self.work.clone().acquire_owned().await.ok()?;
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            make((state.document)())
+            let Answers { document, history, .. } = &state.answers;
+            make(View { document: &document(), history, price: None })
         });
         made.await.ok()
     }
@@ -184,6 +202,16 @@ fn answer(text: Option<String>, kind: &'static str) -> Response<Full<Bytes>> {
         Some(text) => response(StatusCode::OK, kind, text),
         None => response(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "Failed\n".into()),
     }
+}
+
+fn page(made: Option<Page>) -> Response<Full<Bytes>> {
+    let Some(Page { html, policy }) = made else { return answer(None, "") };
+    let mut response = response(StatusCode::OK, "text/html; charset=utf-8", html);
+    // A policy that is no header's value leaves the one that admits nothing.
+    if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors 'none'")) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
 }
 
 fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::history::History;
 use crate::status::{
     ConnectionStatus, Counters, Document, LinkStatus, PeerStatus, SessionStatus, Status,
 };
@@ -106,13 +107,24 @@ fn too_many_sessions_are_counted_and_left_out() {
     assert!(left.unwrap().parse::<f64>().unwrap() > 0.0);
 }
 
+/// What a server answers with that renders with `render`.
+fn answers(render: fn(&Document) -> String) -> Answers<fn() -> Document> {
+    let page = |view: &View<'_>| Page {
+        html: format!("<p>{}", view.history.recent(<[_]>::len)),
+        policy: "default-src 'self'".into(),
+    };
+    let update = |view: &View<'_>| format!("{:?}", view.price);
+    let pages = Pages { page: std::sync::Arc::new(page), update: std::sync::Arc::new(update) };
+    Answers { document: tunnel, render, history: History::start(None).into(), pages }
+}
+
 /// A server on loopback.
 async fn start(token: Option<&str>) -> SocketAddr {
     let token = token.map(|token| Token::new(token).unwrap());
     let admin = Admin::new("127.0.0.1:0".parse().unwrap(), token).unwrap();
     let server = AdminServer::bind(&admin).await.unwrap();
     let address = server.address();
-    tokio::spawn(server.run(tunnel, |document| serde_json::to_string(document).unwrap()));
+    tokio::spawn(server.run(answers(|document| serde_json::to_string(document).unwrap())));
     address
 }
 
@@ -143,8 +155,24 @@ async fn paths_and_methods() {
     assert_eq!((status, &body[..1]), (200, "{"));
     let document: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(document["sessions"][1]["here"]["sent_bytes"], 20);
-    let (status, _, body) = ask(at, &get("/")).await;
-    assert!(status == 200 && body.contains("/metrics"), "{body}");
+    let (status, head, body) = ask(at, &get("/")).await;
+    assert_eq!((status, &*body), (200, "<p>0"));
+    assert!(head.contains("content-type: text/html"), "{head}");
+    let policy = "content-security-policy: default-src 'self'; frame-ancestors 'none'\r\n";
+    assert!(head.contains(policy) && head.matches("content-security").count() == 1, "{head}");
+    for (query, price) in [
+        ("", "None"),
+        ("?price=%241%2FGB", "Some(\"$1/GB\")"),
+        ("?x=1&price=1+EUR", "Some(\"1 EUR\")"),
+        ("?price=%e2%82%ac1", "Some(\"€1\")"),
+        ("?price=%e2", "None"),
+        ("?price=%4", "None"),
+        ("?price=%zz", "None"),
+    ] {
+        assert_eq!(ask(at, &get(&format!("/update{query}"))).await.2, price, "{query}");
+    }
+    let long = ask(at, &get(&format!("/update?price={}", "9".repeat(9999)))).await.2;
+    assert!(long.len() < 300, "{long}");
     assert_eq!(ask(at, &get("/other")).await.0, 404);
     assert_eq!(ask(at, &get("/metrics").replace("GET", "HEAD")).await.2, "");
     let (status, head, _) = ask(at, &get("/metrics").replace("GET", "POST")).await;
@@ -275,11 +303,11 @@ async fn one_answer_is_made_at_a_time_even_if_nobody_waits() {
     let admin = Admin::new("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let server = AdminServer::bind(&admin).await.unwrap();
     let at = server.address();
-    tokio::spawn(server.run(tunnel, |_| {
+    tokio::spawn(server.run(answers(|_| {
         BEGUN.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let _ = GATE.lock().unwrap().as_ref().map(Receiver::recv);
         String::new()
-    }));
+    })));
     let request = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // More than there is room for: most are dropped while they wait for the first.
     let mut clients = Vec::new();

@@ -26,7 +26,7 @@ const MOST_WAITING: usize = 600;
 /// How long the end of a process waits for the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The last hour in memory, and the file that records go to.
+/// The last hour in memory, without peers, and the file that records go to.
 pub struct History {
     shared: Arc<Shared>,
     file: Option<PathBuf>,
@@ -51,6 +51,8 @@ impl History {
     /// Starts to record, to a file if there is one. A file that cannot be used is reported by a line
     /// of the log and in [`History::status`]; the process works without it.
     pub fn start(file: Option<PathBuf>) -> History {
+        // For those who ask where it is.
+        let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let shared = Arc::new(Shared::default());
         let mut waiting = Waiting::default();
         if let Some(path) = file.clone() {
@@ -82,9 +84,9 @@ impl History {
         self.shared.push(record);
     }
 
-    /// Records of the last hour.
-    pub fn recent(&self) -> Vec<Record> {
-        lock(&self.shared.recent).iter().cloned().collect()
+    /// What `look` makes of the records of the last hour, ascending in time and without peers.
+    pub fn recent<T>(&self, look: impl FnOnce(&[Record]) -> T) -> T {
+        look(lock(&self.shared.recent).make_contiguous())
     }
 
     /// The file and whether it is recorded to. `None` without a file.
@@ -115,7 +117,8 @@ impl History {
 impl Shared {
     fn push(&self, record: Record) {
         let mut recent = lock(&self.recent);
-        recent.push_back(record);
+        // With many peers, an hour of them takes much memory.
+        recent.push_back(Record { peers: Vec::new(), ..record });
         if recent.len() > SECONDS {
             recent.pop_front();
         }
@@ -132,7 +135,8 @@ fn write(path: &Path, records: &Receiver<Vec<Record>>, shared: &Shared) {
         info!(%file, minutes = recorded.minutes.len(), "recording history");
         let mut recent = lock(&shared.recent);
         let new: Vec<Record> = recent.drain(..).collect();
-        recent.extend(recorded.seconds);
+        let earlier = recorded.seconds.into_iter();
+        recent.extend(earlier.map(|record| Record { peers: Vec::new(), ..record }));
         recent.extend(new);
         let surplus = recent.len().saturating_sub(SECONDS);
         recent.drain(..surplus);

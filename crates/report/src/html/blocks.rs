@@ -21,6 +21,8 @@ pub(super) struct Blocks<'a> {
     pub(super) charts: Vec<&'a Chart>,
     /// Number of maps.
     pub(super) maps: usize,
+    /// Whether the page keeps itself up to date: then what is empty now has a place, too.
+    pub(super) is_live: bool,
 }
 
 impl<'a> Blocks<'a> {
@@ -28,7 +30,7 @@ impl<'a> Blocks<'a> {
         match block {
             Block::Text(text) => html! { p { (clean(text)) } },
             Block::Facts(facts) => self::facts(facts),
-            Block::Table(view) => table(&view.table, &view.gauges),
+            Block::Table(view) => table(&view.table, &view.gauges, self.is_live),
             Block::Chart(chart) => self.chart(chart),
             Block::Figure(figure) => self.figure(section, figure),
             Block::Breakdown(parts) => html! { @for one in parts { (breakdown(one)) } },
@@ -55,7 +57,7 @@ impl<'a> Blocks<'a> {
         html! {
             figure.chart data-chart=(at) {
                 figcaption { (clean(&chart.caption)) }
-                @if chart.is_empty() { p.empty { "No data." } }
+                @if chart.is_empty() && !self.is_live { p.empty { "No data." } }
             }
         }
     }
@@ -72,7 +74,7 @@ impl<'a> Blocks<'a> {
                 @if let Some(chart) = first { (chart) }
             }
             @for chart in later { (chart) }
-            @for one in &figure.tables { (table(one, &[])) }
+            @for one in &figure.tables { (table(one, &[], false)) }
             @if figure.charts.is_empty() && figure.tables.is_empty() {
                 p.empty { "There is nothing to show for this traffic." }
             }
@@ -105,7 +107,7 @@ fn notes(lines: &[String]) -> Markup {
 }
 
 /// A table. Shares of the columns `gauges` have a bar beside their number.
-fn table(table: &Table, gauges: &[&str]) -> Markup {
+fn table(table: &Table, gauges: &[&str], is_live: bool) -> Markup {
     let count = table.rows.len();
     html! {
         figure.table {
@@ -113,7 +115,7 @@ fn table(table: &Table, gauges: &[&str]) -> Markup {
                 (clean(&table.caption))
                 @if count > SHORT { " " small { (format::count_of(count as u64)) " rows" } }
             }
-            @if count == 0 {
+            @if count == 0 && !is_live {
                 p.empty { "No rows." }
             } @else {
                 div.scroll tabindex="0" {

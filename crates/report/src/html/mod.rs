@@ -4,7 +4,8 @@
 //! Tables and the map can be read without JavaScript; `page.js` draws charts with uPlot from data
 //! in the page, and `map.js` zooms the map. Text from captures and topologies is hostile: it passes
 //! `clean` and the escaping of maud here, and the scripts only set text, never HTML. The page's
-//! Content-Security-Policy admits its own scripts by their hashes and no request at all.
+//! Content-Security-Policy admits its own scripts by their hashes, and no request at all, or only
+//! those to the server that a live page is from.
 
 mod blocks;
 mod charts;
@@ -74,7 +75,7 @@ pub fn live(report: &Report, texts: &Texts, live: &Live<'_>) -> Page {
 }
 
 fn document(report: &Report, texts: &Texts, live: Option<&Live<'_>>) -> Page {
-    let mut blocks = Blocks::default();
+    let mut blocks = Blocks { is_live: live.is_some(), ..Blocks::default() };
     let sections: Vec<Markup> =
         report.sections.iter().map(|section| self::section(section, &mut blocks)).collect();
     let has_map = blocks.maps > 0;

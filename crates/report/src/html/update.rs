@@ -50,11 +50,11 @@ pub(super) fn shape(report: &Report) -> String {
     parts.push(report.summary.reasons.is_empty().to_string());
     parts.extend(charts(report).map(|chart| {
         let names: Vec<&str> = chart.series.iter().map(|one| &*one.name).collect();
-        format!("{} {} {}", chart.id, chart.is_empty(), names.join(","))
+        format!("{} {}", chart.id, names.join(","))
     }));
     parts.extend(tables(report).map(|view| {
         let names: Vec<&str> = view.table.columns.iter().map(|column| &*column.name).collect();
-        format!("{} {} {}", view.table.id, view.table.rows.is_empty(), names.join(","))
+        format!("{} {}", view.table.id, names.join(","))
     }));
     cleaned(&parts.join("|"))
 }

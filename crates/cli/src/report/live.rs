@@ -1,0 +1,267 @@
+//! The page of the admin address: what a process carries now.
+
+use super::TEXTS;
+use super::present::{chart, columns, percent, reasons, row, signed};
+use super::price::Price;
+use super::sums::{Sums, saved};
+use crate::failure::without_number;
+use crate::quantity::binary;
+use crate::top::model::{Moment, Peer};
+use oncewire_net::admin::{Page, Pages, View};
+use oncewire_net::history::{Amounts, Record};
+use oncewire_net::status::{Document, HistoryStatus};
+use oncewire_report::html::{self, Live};
+use oncewire_report::{
+    Axis, Block, Cell, Chart, Fact, Report, Section, Series, Summary, Table, TableView, Unit,
+    format,
+};
+use std::sync::Arc;
+
+/// How far the chart of rates goes back, in seconds.
+const RECENT: u64 = 600;
+/// Seconds over which the rate now is an average.
+const NOW: u64 = 5;
+/// Longest time that one point of the chart of flows stands for, in seconds.
+const POINT: u64 = 15;
+/// Most peers of the table, those with the most bytes.
+const MOST_PEERS: usize = 200;
+/// Where the page asks for new data.
+const PATH: &str = "update";
+
+/// The page of a process, with this price unless a reader writes another one.
+pub(crate) fn pages(price: Option<Price>) -> Pages {
+    let at_first = price.clone();
+    let page = move |view: &View<'_>| {
+        let report = report(view, at_first.as_ref());
+        let price = at_first.as_ref().map(ToString::to_string).unwrap_or_default();
+        let made = html::live(&report, &TEXTS, &Live { path: PATH, price: &price });
+        Page { html: made.html, policy: made.policy }
+    };
+    let update = |view: &View<'_>| {
+        let written = view.price.map(str::trim).filter(|price| !price.is_empty());
+        let (price, problem) = match written.map(str::parse::<Price>) {
+            Some(Ok(price)) => (Some(price), None),
+            Some(Err(problem)) => (None, Some(problem.to_string())),
+            None => (None, None),
+        };
+        html::update(&report(view, price.as_ref()), problem.as_deref())
+    };
+    Pages { page: Arc::new(page), update: Arc::new(update) }
+}
+
+/// The sections, facts, series and columns are always the same: a page that is open can show what
+/// changed.
+fn report(view: &View<'_>, price: Option<&Price>) -> Report {
+    let moment = Moment::brief(view.document);
+    let (hour, rates, flows, now) = view.history.recent(|records| {
+        let until = records.last().map_or(0, |last| last.time);
+        let since = records.first().map_or(until, |first| first.time);
+        let sums = Sums::of(records, since, until);
+        (sums, rates(records, until), flows(records, until), now(records, until))
+    });
+    let carried = Amounts {
+        sent_bytes: moment.content[0],
+        received_bytes: moment.content[1],
+        wire_sent_bytes: moment.wire[0],
+        wire_received_bytes: moment.wire[1],
+        ..Amounts::default()
+    };
+    let traffic = Section::new("traffic", "Traffic")
+        .with(Block::Chart(rates))
+        .with(Block::Chart(chart(&hour)));
+    let mut sections = vec![traffic, peers(&moment.peers, price)];
+    if matches!(view.document, Document::Tunnel(_)) {
+        sections.push(Section::new("connections", "Connections").with(Block::Chart(flows)));
+    }
+    sections.push(reasons(&hour.all.amounts));
+    sections.push(health(view.document, &moment));
+    Report {
+        kind: "Oncewire",
+        title: format!("{} on {}", moment.role, moment.listening),
+        about: format!(
+            "Version {}, up {}.",
+            moment.version.trim_start_matches("oncewire "),
+            format::number(moment.uptime.as_secs() as f64, Unit::Seconds)
+        ),
+        summary: summary(&carried, &hour.all.amounts, &now, price),
+        sections,
+        footer: "On the wire: bytes on all transports with encryption, without headers of TCP, UDP and IP; those of a tunnel's \
+                 peer are counted before encryption. Metrics for Prometheus are at /metrics, the state as JSON at /status. For \
+                 more than an hour: `oncewire report`."
+            .replace('`', ""),
+    }
+}
+
+fn rate(bytes: u64, seconds: u64) -> f64 {
+    (bytes * 8) as f64 / seconds.max(1) as f64
+}
+
+fn bits(rate: f64) -> String {
+    format::number(rate, Unit::BitsPerSecond)
+}
+
+/// The sum of the last seconds.
+fn now(records: &[Record], until: u64) -> Record {
+    let latest = records.iter().rev().take_while(|record| record.time + NOW > until);
+    latest.fold(Record::default(), |mut sum, record| {
+        sum.add(record);
+        sum
+    })
+}
+
+fn summary(carried: &Amounts, hour: &Amounts, now: &Record, price: Option<&Price>) -> Summary {
+    let content = carried.content();
+    let headline = match content {
+        0 => "Nothing was carried yet.".into(),
+        _ if saved(carried) > 0 => format!(
+            "{} of {} did not cross the wire since the start.",
+            percent(carried),
+            format::bytes(content)
+        ),
+        _ => format!("Nothing was saved of {} since the start.", format::bytes(content)),
+    };
+    let latest = &now.amounts;
+    let [payload, wire] =
+        [latest.content(), latest.wire()].map(|bytes| bits(rate(bytes, now.seconds)));
+    let money = match price {
+        Some(price) => Fact::new("money", price.of(saved(carried)), format!("saved, at {price}")),
+        None => Fact::new("money", format::MISSING, "write a price above"),
+    };
+    Summary {
+        headline,
+        positive: saved(carried) > 0,
+        facts: vec![
+            Fact::new("now", payload, format!(", {wire} on the wire")),
+            Fact::new("saved now", percent(latest), ", last seconds"),
+            Fact::new(
+                "saved in the last hour",
+                percent(hour),
+                format!(", of {}", format::bytes(hour.content())),
+            ),
+            Fact::new(
+                "saved since the start",
+                percent(carried),
+                format!(", {}", signed(saved(carried))),
+            ),
+            money,
+        ],
+        reasons: Vec::new(),
+    }
+}
+
+/// Rates of the last minutes.
+fn rates(records: &[Record], until: u64) -> Chart {
+    let recent: Vec<&Record> =
+        records.iter().rev().take_while(|record| record.time + RECENT > until).collect();
+    let points = |of: fn(&Amounts) -> u64| {
+        let ascending = recent.iter().rev();
+        ascending
+            .map(|record| {
+                let before = until.saturating_sub(record.time);
+                (-(before as f64), rate(of(&record.amounts), record.seconds))
+            })
+            .collect()
+    };
+    Chart {
+        id: "rates",
+        caption: "Payload and what crosses the wire, both directions, by second".into(),
+        x: Axis::new("time before now", Unit::Seconds),
+        y: Axis::new("rate", Unit::BitsPerSecond),
+        series: vec![
+            Series::new("payload", points(Amounts::content)),
+            Series::new("on the wire", points(Amounts::wire)),
+        ],
+        ..Chart::default()
+    }
+}
+
+/// Connections open in the last hour.
+fn flows(records: &[Record], until: u64) -> Chart {
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for record in records {
+        let before = until.saturating_sub(record.time) / POINT * POINT;
+        let flows = record.flows as f64;
+        match points.last_mut().filter(|(x, _)| *x == -(before as f64)) {
+            Some((_, most)) => *most = most.max(flows),
+            None => points.push((-(before as f64), flows)),
+        }
+    }
+    Chart {
+        id: "flows",
+        caption: "Connections open at once, the most in 15 seconds".into(),
+        x: Axis::new("time before now", Unit::Seconds),
+        y: Axis::new("connections", Unit::Count),
+        series: vec![Series::new("connections", points)],
+        ..Chart::default()
+    }
+}
+
+fn peers(peers: &[Peer], price: Option<&Price>) -> Section {
+    let sum = |[sent, received]: [u64; 2]| sent.saturating_add(received);
+    let mut peers: Vec<&Peer> = peers.iter().collect();
+    peers.sort_by_key(|peer| std::cmp::Reverse(sum(peer.content)));
+    let rows = peers.iter().take(MOST_PEERS).map(|peer| {
+        let mut cells = row(peer.name.clone(), sum(peer.content), sum(peer.wire), price);
+        if price.is_none() {
+            cells.push(Cell::None);
+        }
+        let rtt = peer.rtt.map(|rtt| rtt.as_secs_f64());
+        cells.extend([peer.state.clone().into(), peer.flows.into(), rtt.into()]);
+        cells
+    });
+    let mut columns = columns("peer", true);
+    columns.extend([
+        oncewire_report::Column::new("state", Unit::Text),
+        oncewire_report::Column::new("connections", Unit::Count),
+        oncewire_report::Column::new("round trip", Unit::Seconds),
+    ]);
+    let caption = match peers.len() {
+        count if count > MOST_PEERS => {
+            format!("Sessions with peers: {MOST_PEERS} of {}", format::count_of(count as u64))
+        }
+        _ => "Sessions with peers, since they began".into(),
+    };
+    let table = Table { id: "peers", caption, columns, rows: rows.collect() };
+    let view = TableView { gauges: vec!["saved"], ..table.into() };
+    Section::new("peers", "Peers").table(view)
+}
+
+/// What to look at when something is wrong.
+fn health(document: &Document, moment: &Moment) -> Section {
+    let up = moment.peers.iter().filter(|peer| peer.is_up).count() as u64;
+    let peers = format::count_of(moment.peers.len() as u64);
+    let none = || "none".to_owned();
+    let mut rows: Vec<(&str, String)> = vec![
+        ("peers connected", format!("{} of {peers}", format::count_of(up))),
+        ("last problem", moment.problem.as_ref().map_or_else(none, without_number)),
+    ];
+    let (refused, history) = match document {
+        Document::Tunnel(status) => {
+            let failures: u64 = status.sessions.iter().map(|one| one.here.failures).sum();
+            rows.extend([
+                ("memory", format!("{} of {}", binary(status.memory), binary(status.memory_limit))),
+                ("connections refused", format::count_of(status.refused_connections)),
+                ("caches made smaller for lack of memory", format::count_of(status.shrunk)),
+                ("corrupt blocks, sent again", format::count_of(failures)),
+            ]);
+            (status.refused_transports, &status.history)
+        }
+        Document::Link(status) => (status.refused_handshakes, &status.history),
+    };
+    rows.push(("handshakes refused", format::count_of(refused)));
+    rows.push(("history", recording(history)));
+    let rows = rows.into_iter().map(|(what, state)| vec![what.into(), state.into()]).collect();
+    let columns = [("what", Unit::Text), ("state", Unit::Text)];
+    let table = Table::new("health", "State of the process", &columns, rows);
+    Section::new("health", "Health").table(TableView::complete(table))
+}
+
+fn recording(history: &Option<HistoryStatus>) -> String {
+    match history {
+        None => "not recorded to a file (--history)".into(),
+        Some(HistoryStatus { file, failure: Some(why), .. }) => {
+            format!("not recorded to {file}: {}", without_number(why))
+        }
+        Some(HistoryStatus { file, .. }) => format!("recorded to {file}"),
+    }
+}
