@@ -83,12 +83,12 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8) -> IpNet {
 }
 
 /// Allowed destinations. Empty, as by `default()`, it allows nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
     rules: Vec<Rule>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     host: Pattern,
     ports: RangeInclusive<u16>,

@@ -7,6 +7,7 @@ use crate::allow::AllowList;
 use crate::domain::{self, Site};
 use crate::driver::{Driver, FlowSignals, OpenedFlow};
 use crate::flows::FlowLine;
+use crate::keys::AuthorizedPeers;
 use crate::listener::{Bind, Forward};
 use crate::log_limit::LogLimit;
 use crate::pump::{pump, write_all};
@@ -56,7 +57,7 @@ impl FlowRequest {
 /// What the peer's flows may reach from here. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Egress {
-    /// Allowed destinations (`--allow`).
+    /// Allowed destinations (`--allow`) of peers that have no rules of their own.
     pub allow: AllowList,
     /// Listeners that the peer may request (`--allow-listen`).
     pub allow_listen: Vec<Bind>,
@@ -68,8 +69,8 @@ pub struct Egress {
 
 impl Egress {
     /// Warns if the peer can reach nothing.
-    pub(crate) fn warn_if_closed(&self) {
-        if self.allow.is_empty() && self.allow_listen.is_empty() {
+    pub(crate) fn warn_if_closed(&self, peers: &AuthorizedPeers) {
+        if self.allow.is_empty() && self.allow_listen.is_empty() && peers.with_rules() == 0 {
             warn!(
                 "peers can reach nothing through this end: allow destinations with --allow host:port, or listeners with --allow-listen"
             );
@@ -77,13 +78,27 @@ impl Egress {
     }
 }
 
+/// What one peer's flows may reach.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub(crate) egress: Arc<Egress>,
+    /// Its own destinations, instead of those of `egress`.
+    pub(crate) own: Option<Arc<AllowList>>,
+}
+
+impl Rules {
+    fn allow(&self) -> &AllowList {
+        self.own.as_deref().unwrap_or(&self.egress.allow)
+    }
+}
+
 /// Serves a flow that the peer opened, from request to end.
-pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, egress: Arc<Egress>) {
+pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, rules: Rules) {
     let OpenedFlow { flow, target, owner } = opened;
     let Some(signals) = driver.signals(flow) else { return };
     let line = FlowLine::new(driver.label(), &owner, String::from_utf8_lossy(&target));
     let result = tokio::select! {
-        result = reach(&driver, &signals, flow, &target, owner, egress.clone()) => result,
+        result = reach(&driver, &signals, flow, &target, owner, rules) => result,
         // The peer gave the flow up.
         () = signals.gone.notified() => Ok(None),
     };
@@ -129,7 +144,7 @@ fn log_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
                 address,
                 target,
                 suppressed,
-                "connection refused: no --allow or --allow-listen rule allows its target"
+                "connection refused: no rule for this peer allows its target"
             );
         }
         Some(suppressed) => {
@@ -147,11 +162,11 @@ async fn reach(
     flow: FlowId,
     target: &[u8],
     owner: Owner,
-    egress: Arc<Egress>,
+    rules: Rules,
 ) -> Result<Option<TcpStream>, Refusal> {
     let request = FlowRequest::parse(target).ok_or(Refusal::NotAllowed)?;
     if let FlowRequest::Listen(bind) = request {
-        if !egress.allow_listen.contains(&bind) {
+        if !rules.egress.allow_listen.contains(&bind) {
             return Err(Refusal::NotAllowed);
         }
         let listener = listen(&bind).await.map_err(|error| {
@@ -164,8 +179,8 @@ async fn reach(
     }
     let has_name = !matches!(&request, FlowRequest::Tcp(to) if matches!(to.host(), Host::Ip(_)));
     let permit = driver.dials.acquire(&owner).await.map_err(|_| Refusal::Failed)?;
-    let connect_timeout = egress.connect_timeout;
-    let found = async move { find(request, &egress).await.map(|addresses| (addresses, permit)) };
+    let connect_timeout = rules.egress.connect_timeout;
+    let found = async move { find(request, &rules).await.map(|addresses| (addresses, permit)) };
     let (addresses, _permit) = if has_name {
         // A look-up continues after its flow was reset, so its permit stays with a separate task
         // until then. Otherwise a peer could start any number by opening and resetting flows.
@@ -180,11 +195,12 @@ async fn reach(
 }
 
 /// The addresses that a request leads to, if the rules allow it.
-async fn find(request: FlowRequest, egress: &Egress) -> Result<Vec<SocketAddr>, Refusal> {
+async fn find(request: FlowRequest, rules: &Rules) -> Result<Vec<SocketAddr>, Refusal> {
     match request {
-        FlowRequest::Tcp(target) => egress.allow.resolve(&target).await,
+        FlowRequest::Tcp(target) => rules.allow().resolve(&target).await,
         FlowRequest::From(bind) => {
-            let forward = egress
+            let forward = rules
+                .egress
                 .reverse
                 .iter()
                 .find(|forward| forward.bind == bind)

@@ -66,10 +66,12 @@ pub(crate) struct EndpointArgs {
     /// Secret key of this end, made by `oncewire keygen`
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Public key of the other end, with an optional name: "KEY NAME"; repeatable
+    /// Public key of the other end, with an optional name: "KEY NAME"; repeatable. For `serve`,
+    /// allow=RULE,... says what only this peer may reach, instead of --allow. With
+    /// expires=YYYY-MM-DD it is accepted until that day ends, by UTC
     #[arg(long, value_name = "KEY")]
     pub(crate) peer: Vec<String>,
-    /// File of public keys, one per line with an optional name; SIGHUP reloads it
+    /// File of peers, one per line as for --peer; SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
     pub(crate) authorized_peers: Option<PathBuf>,
     /// Memory for everything that grows: content caches, tables, queues

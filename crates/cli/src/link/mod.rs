@@ -165,12 +165,21 @@ fn only_peer(options: &Options<LinkArgs>) -> Outcome<PeerConfig> {
     })?;
     // What stands in the place of a key may be a secret: it is not quoted.
     let peer: Peer = peer.parse().map_err(|error| Failure::usage(format!("--peer: {error}")))?;
+    if has_rules(&peer) {
+        return Err(Failure::usage(format!("--peer: {ONLY_TUNNELS}")));
+    }
     if args.allowed.is_empty() {
         return Err(
             options.missing("no network: name those behind the other end with --allowed NETWORK")
         );
     }
     Ok(PeerConfig { peer, address: args.server.clone(), allowed: args.allowed.clone() })
+}
+
+const ONLY_TUNNELS: &str = "a link's peer has no allow= and expires=";
+
+fn has_rules(peer: &Peer) -> bool {
+    peer.allow.is_some() || peer.expires.is_some()
 }
 
 /// The peers of the configuration file.
@@ -200,7 +209,13 @@ fn peer_of_file(options: &Options<LinkArgs>, at: usize, peer: &PeerArgs) -> Outc
         // As on the command line: one word.
         let with_name: Peer =
             format!("{} {name}", named.key).parse().map_err(|error| wrong("name", 0, &error))?;
-        named = with_name;
+        if has_rules(&with_name) {
+            return Err(wrong("name", 0, &ONLY_TUNNELS));
+        }
+        named.name = with_name.name;
+    }
+    if has_rules(&named) {
+        return Err(wrong("key", 0, &ONLY_TUNNELS));
     }
     let address = peer.address.as_ref().map(|address| address.parse());
     let address = address.transpose().map_err(|error| wrong("address", 0, &error))?;

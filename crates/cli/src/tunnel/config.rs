@@ -204,6 +204,11 @@ pub(super) fn egress(options: &Options<ServeArgs>, base: &Egress) -> Outcome<Egr
 /// Parameters of `connect`.
 pub(super) fn connect(options: &Options<ConnectArgs>) -> Outcome<(ConnectConfig, Process)> {
     let (endpoint, process) = endpoint(options)?;
+    if endpoint.peers.with_rules() > 0 {
+        return Err(Failure::usage(
+            "allow= of a peer is for `serve`, which opens connections for its peers",
+        ));
+    }
     let ConnectArgs { server, forward, reverse, proxy, .. } = options.args.clone();
     let server = server.ok_or_else(|| {
         options.missing("no server: name the other end as host:port, such as site-b:7077")
@@ -220,10 +225,11 @@ pub(crate) fn describe_server(file: &Path) -> Outcome<(String, Vec<&'static str>
     let config = serve(&Options::of_file(file)?)?.0;
     let rules = &config.endpoint.egress;
     let mut warnings = Vec::new();
-    if rules.allow.is_empty() && rules.allow_listen.is_empty() {
+    let with_rules = config.endpoint.peers.with_rules();
+    if rules.allow.is_empty() && rules.allow_listen.is_empty() && with_rules == 0 {
         warnings.push("peers can reach nothing: add allow or allow_listen");
     }
-    let parts = [
+    let mut parts = vec![
         format!("listens on {}", counted(config.listen.len(), "address", "addresses")),
         counted(rules.allow.len(), "rule for destinations", "rules for destinations"),
         counted(
@@ -232,6 +238,13 @@ pub(crate) fn describe_server(file: &Path) -> Outcome<(String, Vec<&'static str>
             "addresses for peers to listen on",
         ),
     ];
+    if with_rules > 0 {
+        parts.push(counted(
+            with_rules,
+            "peer with rules of its own",
+            "peers with rules of their own",
+        ));
+    }
     Ok(describe(RoleName::Serve, &config.endpoint, &parts, warnings))
 }
 

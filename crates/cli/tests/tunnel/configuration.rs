@@ -194,6 +194,31 @@ fn check_and_start_report_a_wrong_configuration_in_one_line() {
 }
 
 #[test]
+fn peers_have_rules_of_their_own() {
+    let files = Files::new();
+    let key = text(&oncewire(["keygen".as_ref(), files.path("other.key").as_os_str()]));
+    let (key, list) = (key.trim(), files.path("peers"));
+    let config = |line: &str, more: &str| {
+        std::fs::write(&list, line).unwrap();
+        files.config(&format!("authorized_peers = {list:?}\n{more}"))
+    };
+    let line = format!("{key} ship allow=mirror.example:80,10.8.0.0/16:* expires=9998-12-31\n");
+    let good = check("serve", &config(&line, ""));
+    assert!(good.status.success(), "{}", text(&good));
+    assert!(text(&good).contains(", 1 peer with rules of its own, "), "{}", text(&good));
+    assert!(!text(&good).contains("warning"), "{}", text(&good));
+    let client = "server = \"x:1\"\nproxy = [\"1080\"]";
+    fails(&check("connect", &config(&line, client)), 2, &["allow= of a peer", "`serve`"]);
+    for (line, words) in [
+        (format!("\n{key} allow=mirror.example"), &["line 2", "expected host:ports"]),
+        (format!("{key} expires=2027-02-29"), &["line 1", "YYYY-MM-DD"]),
+        (format!("{key} two names"), &["line 1", "at most once"]),
+    ] {
+        fails(&check("serve", &config(&line, "")), 2, words);
+    }
+}
+
+#[test]
 fn unusable_keys_are_reported() {
     let files = Files::new();
     fails(&check("serve", &files.path("none.toml")), 1, &["none.toml", "check the name"]);

@@ -254,7 +254,7 @@ const PEER: &str = "[[peer]]\nkey = \"KEYB\"\nallowed = [\"10.2.0.0/16\"]\n";
 fn a_wrong_configuration_is_named_with_file_line_and_key() {
     let files = Files::new();
     // After three lines that are right.
-    let cases: [(&str, &[&str]); 27] = [
+    let cases: [(&str, &[&str]); 29] = [
         ("", &["link.toml: no peer: add a [[peer]] table"]),
         ("lisen = \"1\"\nPEER", &["line 4", "\"lisen\"", "did you mean \"listen\"?"]),
         ("proxy = [\"1080\"]\nPEER", &["line 4", "\"proxy\"", "it belongs to connect"]),
@@ -274,6 +274,8 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
         ("peer = [\"KEYB\"]", &["line 4: peer"]),
         ("[[peer]]\nallowed = [\"10.2.0.0/16\"]", &["line 4: peer 1 has no key"]),
         ("[[peer]]\nkey = \"KEYB\"", &["line 4: peer 1 has no allowed networks"]),
+        ("[[peer]]\nkey = \"KEYB allow=a:1\"", &["line 5: peer 1: key", "no allow= and expires="]),
+        ("[[peer]]\nkey = \"KEYB\"\nname = \"expires=2030-01-01\"", &["peer 1: name", "no allow="]),
         (
             "[[peer]]\nkey = \"KEYB\"\nalowed = []",
             &["line 6", "\"alowed\" in [[peer]]", "did you mean \"allowed\"?"],

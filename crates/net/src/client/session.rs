@@ -4,7 +4,7 @@ use super::reverse::request_listener;
 use super::{RETRY, Shared};
 use crate::drain::close_when_done;
 use crate::driver::{Driver, LaneDown, Notices, Phase};
-use crate::egress::serve_flow;
+use crate::egress::{Rules, serve_flow};
 use crate::endpoint::random;
 use crate::handshake::HandshakeError;
 use crate::keys::PublicKey;
@@ -112,8 +112,8 @@ impl Shared {
         let mut stop = self.stop.subscribe();
         let mut phase = driver.phase();
         let mut was_established = false;
-        let egress = Arc::new(self.endpoint.egress.clone());
-        let mut changes = self.endpoint.peers.subscribe();
+        let rules = Rules { egress: Arc::new(self.endpoint.egress.clone()), own: None };
+        let mut changes = self.endpoint.peers.watch();
         let mut pauses = [RETRY.0; MAX_LANES];
         tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, 0, Duration::ZERO));
         loop {
@@ -163,12 +163,12 @@ impl Shared {
                     tokio::spawn(self.clone().dial_lane(driver.clone(), logs_of, lane, wait));
                 }
                 Some(opened) = notices.opened.recv() => {
-                    tokio::spawn(serve_flow(driver.clone(), opened, egress.clone()));
+                    tokio::spawn(serve_flow(driver.clone(), opened, rules.clone()));
                 }
-                Ok(()) = changes.changed() => {
+                true = changes.changed() => {
                     let peer = *lock(&self.peer);
                     if peer.is_some_and(|peer| !self.endpoint.peers.contains(&peer)) {
-                        warn!(peer = driver.label(), "the server's key was revoked here; closing the session");
+                        warn!(peer = driver.label(), "the server's key was revoked here or has expired; closing the session");
                         driver.with(Session::close);
                     }
                 }

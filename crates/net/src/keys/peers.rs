@@ -2,25 +2,34 @@
 
 use super::file::{self, FileError, FileKind};
 use super::{PublicKey, PublicKeyError};
+use crate::allow::{AllowList, RuleError};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 /// Longest name of a peer, in bytes.
 pub const MAX_PEER_NAME: usize = 64;
 
-/// One accepted peer, written `KEY [NAME]`. The name is one word of at most 64 bytes without control
-/// characters; it appears in log lines and `status`.
+/// How long nobody looks whether a peer has expired, at most: the clock may be set meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// One accepted peer, written `KEY [NAME] [allow=RULE[,RULE]...] [expires=YYYY-MM-DD]`. The name is
+/// one word of at most 64 bytes without control characters; it appears in log lines and `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its key.
     pub key: PublicKey,
     /// Its name.
     pub name: Option<String>,
+    /// What it may reach through this end, instead of what all peers may ([`crate::Egress::allow`]).
+    pub allow: Option<AllowList>,
+    /// From when on it is not accepted. In text, the last day on which it is, by UTC.
+    pub expires: Option<SystemTime>,
 }
 
 /// A text that is not a peer.
@@ -38,8 +47,16 @@ pub enum PeerError {
         /// Its length in bytes.
         len: usize,
     },
-    /// More than a key and a name.
-    #[error("expected a key and a name of one word; start a comment with #")]
+    /// A rule of the peer is wrong.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// The last day is not a date.
+    #[error("expected expires= and the last day as YYYY-MM-DD, by UTC")]
+    Date,
+    /// A word that is neither the name nor an option, or an option for the second time.
+    #[error(
+        "expected a key, a name of one word, allow=RULES and expires=YYYY-MM-DD, each at most once; start a comment with #"
+    )]
     Excess,
 }
 
@@ -48,24 +65,49 @@ impl FromStr for Peer {
 
     fn from_str(text: &str) -> Result<Peer, PeerError> {
         let mut words = text.split_whitespace();
-        let key = words.next().unwrap_or_default().parse()?;
-        let name = words.next().map(str::to_string);
-        if let Some(name) = name
-            .as_ref()
-            .filter(|name| name.len() > MAX_PEER_NAME || name.contains(char::is_control))
-        {
-            return Err(PeerError::Name { len: name.len() });
+        let mut peer = Peer::from(words.next().unwrap_or_default().parse::<PublicKey>()?);
+        for word in words {
+            if let Some(rules) = word.strip_prefix("allow=") {
+                let rules: Vec<&str> = rules.split(',').collect();
+                let allow = AllowList::parse(&rules)?;
+                put(&mut peer.allow, allow)?;
+            } else if let Some(day) = word.strip_prefix("expires=") {
+                put(&mut peer.expires, end_of(day).ok_or(PeerError::Date)?)?;
+            } else if word.len() > MAX_PEER_NAME || word.contains(char::is_control) {
+                return Err(PeerError::Name { len: word.len() });
+            } else {
+                put(&mut peer.name, word.to_owned())?;
+            }
         }
-        match words.next() {
-            Some(_) => Err(PeerError::Excess),
-            None => Ok(Peer { key, name }),
-        }
+        Ok(peer)
     }
+}
+
+/// Sets what may be set once.
+fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), PeerError> {
+    match slot.replace(value) {
+        Some(_) => Err(PeerError::Excess),
+        None => Ok(()),
+    }
+}
+
+/// When a day `YYYY-MM-DD` ends, by UTC.
+fn end_of(day: &str) -> Option<SystemTime> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = day.split('-');
+    let mut part = |len: usize| parts.next().filter(|part| part.len() == len && digits(part));
+    let (year, month, day) = (part(4)?, part(2)?, part(2)?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let month = time::Month::try_from(month.parse::<u8>().ok()?).ok()?;
+    let day = time::Date::from_calendar_date(year.parse().ok()?, month, day.parse().ok()?).ok()?;
+    Some(day.next_day()?.midnight().assume_utc().into())
 }
 
 impl From<PublicKey> for Peer {
     fn from(key: PublicKey) -> Peer {
-        Peer { key, name: None }
+        Peer { key, name: None, allow: None, expires: None }
     }
 }
 
@@ -98,15 +140,36 @@ pub enum PeersError {
     },
 }
 
-type PeerMap = BTreeMap<PublicKey, Option<Arc<str>>>;
+pub(super) type PeerMap = BTreeMap<PublicKey, Entry>;
+
+/// What is known of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    name: Option<Arc<str>>,
+    allow: Option<Arc<AllowList>>,
+    expires: Option<SystemTime>,
+}
+
+impl Entry {
+    fn is_accepted(&self, now: SystemTime) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+impl From<Peer> for Entry {
+    fn from(peer: Peer) -> Entry {
+        let Peer { name, allow, expires, .. } = peer;
+        Entry { name: name.map(Arc::from), allow: allow.map(Arc::new), expires }
+    }
+}
 
 /// The peers that an end accepts: those listed in the configuration or on the command line, and
 /// those in a file. A clone is a second handle on the same set.
 ///
-/// The file has one `KEY [NAME]` per line. Empty lines are ignored, and so is everything from a word
+/// The file has one [`Peer`] per line. Empty lines are ignored, and so is everything from a word
 /// that starts with `#`. It may have 1 MiB, and is refused if its group or others can change it or
 /// write to a directory above it, or if it belongs to another user. A peer that is both listed and
-/// in the file takes its name from the file.
+/// in the file takes its name, rules and last day from the file, as far as the file has them.
 ///
 /// A change takes effect at once: the next handshake uses it. Open sessions are for the tunnel to
 /// close: it waits on [`AuthorizedPeers::subscribe`] and then asks [`AuthorizedPeers::contains`].
@@ -123,7 +186,7 @@ struct Shared {
     generation: watch::Sender<u64>,
 }
 
-/// What a reload changed. A peer of which only the name changed is in neither list.
+/// What a reload changed. A peer of which only name, rules or last day changed is in neither list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reload {
     /// Keys that are accepted now and were not before.
@@ -198,12 +261,23 @@ impl AuthorizedPeers {
 
     /// Whether the key is accepted now.
     pub fn contains(&self, key: &PublicKey) -> bool {
-        self.read(|set| set.contains_key(key))
+        let now = SystemTime::now();
+        self.read(|set| set.get(key).is_some_and(|entry| entry.is_accepted(now)))
+    }
+
+    /// What this key's owner may reach, if it has rules of its own.
+    pub fn rules_of(&self, key: &PublicKey) -> Option<Arc<AllowList>> {
+        self.read(|set| set.get(key)?.allow.clone())
+    }
+
+    /// How many peers have rules of their own.
+    pub fn with_rules(&self) -> usize {
+        self.read(|set| set.values().filter(|entry| entry.allow.is_some()).count())
     }
 
     /// The name of this key's owner, if the key is accepted and has one.
     pub fn name_of(&self, key: &PublicKey) -> Option<Arc<str>> {
-        self.read(|set| set.get(key).cloned().flatten())
+        self.read(|set| set.get(key)?.name.clone())
     }
 
     /// What log lines call this key's owner: its name, or else the key.
@@ -213,7 +287,8 @@ impl AuthorizedPeers {
 
     /// How many keys are accepted now.
     pub fn len(&self) -> usize {
-        self.read(BTreeMap::len)
+        let now = SystemTime::now();
+        self.read(|set| set.values().filter(|entry| entry.is_accepted(now)).count())
     }
 
     /// Whether no key is accepted.
@@ -232,28 +307,61 @@ impl AuthorizedPeers {
         self.0.generation.subscribe()
     }
 
+    /// Notices changes from now on, and last days that pass.
+    pub(crate) fn watch(&self) -> PeerWatch {
+        PeerWatch { peers: self.clone(), changes: self.subscribe(), checked: SystemTime::now() }
+    }
+
     fn read<T>(&self, ask: impl FnOnce(&PeerMap) -> T) -> T {
         ask(&self.0.all.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+/// Says when to ask again which peers are accepted.
+pub(crate) struct PeerWatch {
+    peers: AuthorizedPeers,
+    changes: watch::Receiver<u64>,
+    /// What expired until then is known.
+    checked: SystemTime,
+}
+
+impl PeerWatch {
+    /// Waits for a change of the set, or for a peer's last day to pass. May be cancelled. False if
+    /// the set is gone.
+    pub(crate) async fn changed(&mut self) -> bool {
+        let now = SystemTime::now();
+        // The clock of the wall can be set, also back.
+        let checked = self.checked.min(now);
+        let next = self.peers.read(|set| {
+            set.values().filter_map(|entry| entry.expires).filter(|&at| at > checked).min()
+        });
+        let wait = next.map(|at| at.duration_since(now).unwrap_or_default().min(LOOK_AGAIN));
+        let is_there = tokio::select! {
+            changed = self.changes.changed() => changed.is_ok(),
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => true,
+        };
+        self.checked = SystemTime::now();
+        is_there
+    }
+}
+
 impl fmt::Debug for AuthorizedPeers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.read(|set| f.debug_map().entries(set).finish())
+        self.read(|set| f.debug_set().entries(set.keys()).finish())
     }
 }
 
 fn map(peers: impl IntoIterator<Item = Peer>) -> PeerMap {
-    peers.into_iter().map(|peer| (peer.key, peer.name.map(Arc::from))).collect()
+    peers.into_iter().map(|peer| (peer.key, Entry::from(peer))).collect()
 }
 
 fn merged(listed: &PeerMap, in_file: PeerMap) -> PeerMap {
     let mut all = listed.clone();
-    for (key, name) in in_file {
-        let entry = all.entry(key).or_default();
-        if name.is_some() {
-            *entry = name;
-        }
+    for (key, entry) in in_file {
+        let all = all.entry(key).or_default();
+        all.name = entry.name.or(all.name.take());
+        all.allow = entry.allow.or(all.allow.take());
+        all.expires = entry.expires.or(all.expires);
     }
     all
 }
@@ -277,7 +385,7 @@ pub(super) fn read_peers(path: &Path) -> Result<PeerMap, PeersError> {
         if let Some(first) = lines.insert(peer.key, line) {
             return Err(PeersError::Repeated { path: path.to_path_buf(), line, first });
         }
-        peers.insert(peer.key, peer.name.map(Arc::from));
+        peers.insert(peer.key, Entry::from(peer));
     }
     Ok(peers)
 }

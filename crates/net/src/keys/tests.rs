@@ -2,8 +2,10 @@ use super::file::{SECRET_PREFIX, mode_of};
 use super::peers::read_peers;
 use super::public::crc16;
 use super::*;
+use crate::allow::AllowList;
 use std::fs::File;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
 
 fn key(byte: u8) -> PublicKey {
@@ -257,6 +259,40 @@ fn peers_come_from_the_list_and_the_file() {
 }
 
 #[test]
+fn peers_have_rules_and_a_last_day() {
+    let day = |text: &str| format!("{} expires={text}", key(1)).parse::<Peer>();
+    let seconds = |peer: Peer| peer.expires.unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // Until the day has ended.
+    assert_eq!(seconds(day("1999-12-31").unwrap()), 946_684_800);
+    assert_eq!(seconds(day("2024-02-28").unwrap()), seconds(day("2024-02-29").unwrap()) - 86_400);
+    for text in ["2023-02-29", "2026-13-01", "2026-1-01", "2026-01-01T00", "+026-01-01", "-", ""] {
+        assert_eq!(day(text), Err(PeerError::Date), "{text}");
+    }
+    for text in ["allow=a:1 allow=b:1", "a b", "expires=2026-01-01 expires=2026-01-01"] {
+        let peer = format!("{} {text}", key(1)).parse::<Peer>();
+        assert_eq!(peer, Err(PeerError::Excess), "{text}");
+    }
+    let wrong = format!("{} allow=a:1,b", key(1)).parse::<Peer>();
+    assert!(matches!(wrong, Err(PeerError::Rule(_))), "{wrong:?}");
+
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("peers");
+    let text = format!(
+        "{} paris allow=10.0.0.0/8:80,*.example.com:443 expires=9998-12-31\n{} expires=2001-01-01\n",
+        key(1),
+        key(2)
+    );
+    std::fs::write(&path, text).unwrap();
+    // What the file says of a listed peer is true of it.
+    let peers = AuthorizedPeers::with_file([key(2).into(), key(3).into()], &path).unwrap();
+    assert!(peers.contains(&key(1)) && peers.contains(&key(3)) && !peers.contains(&key(2)));
+    assert_eq!((peers.len(), peers.with_rules()), (2, 1));
+    let rules = AllowList::parse(&["10.0.0.0/8:80", "*.example.com:443"]).unwrap();
+    assert_eq!(peers.rules_of(&key(1)).as_deref(), Some(&rules));
+    assert_eq!(peers.rules_of(&key(3)), None);
+}
+
+#[test]
 fn a_reload_changes_the_set_and_notifies() {
     let scratch = TempDir::new().unwrap();
     let path = scratch.path().join("peers");
@@ -284,6 +320,7 @@ fn a_bad_file_leaves_the_set_and_names_the_line() {
     for (text, line) in [
         (format!("# x\n{}\n", &key(2).to_string()[..40]), 2),
         (format!("{} a b\n", key(2)), 1),
+        (format!("\n{} a expires=soon\n", key(2)), 2),
         (format!("\n\n{} {long}\n", key(2)), 3),
         (format!("{} a\u{1b}[m\n", key(2)), 1),
     ] {

@@ -86,8 +86,8 @@ impl Keys {
     fn peer(&self, site: u8, address: Option<SocketAddr>) -> PeerConfig {
         PeerConfig {
             peer: keys::Peer {
-                key: self.0[usize::from(site)].public(),
                 name: Some(format!("site-{site}")),
+                ..keys::Peer::from(self.0[usize::from(site)].public())
             },
             address: address.map(|address| address.to_string().parse().unwrap()),
             allowed: vec![format!("10.{site}.0.0/16").parse().unwrap()],

@@ -146,7 +146,7 @@ pub(crate) async fn serve_on(
         }
     }
     shared.endpoint.warn_if_no_peers();
-    shared.endpoint.egress.warn_if_closed();
+    shared.endpoint.egress.warn_if_closed(&shared.endpoint.peers);
     tokio::spawn(Shared::rebalance(shared.clone()));
     tokio::spawn(Shared::watch_peers(shared.clone()));
     Ok(Server { shared })
@@ -160,7 +160,7 @@ impl Server {
 
     /// Replaces the rules for what peers may reach. Open flows stay.
     pub fn set_egress(&self, egress: Egress) {
-        egress.warn_if_closed();
+        egress.warn_if_closed(&self.shared.endpoint.peers);
         *self.shared.egress.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(egress);
     }
 

@@ -3,7 +3,7 @@
 use super::{KeptLogs, Sessions, Shared};
 use crate::drain::close_when_done;
 use crate::driver::{Driver, Notices, Phase};
-use crate::egress::serve_flow;
+use crate::egress::{Rules, serve_flow};
 use crate::endpoint::random;
 use crate::handshake::Rejection;
 use crate::keys::PublicKey;
@@ -210,7 +210,8 @@ impl Shared {
             tokio::select! {
                 Some(opened) = notices.opened.recv() => {
                     let egress = shared.egress.read().unwrap_or_else(PoisonError::into_inner).clone();
-                    tokio::spawn(serve_flow(driver.clone(), opened, egress));
+                    let own = shared.endpoint.peers.rules_of(&peer);
+                    tokio::spawn(serve_flow(driver.clone(), opened, Rules { egress, own }));
                 }
                 // The client dials again.
                 Some(_) = notices.lane_down.recv() => {}
@@ -251,19 +252,22 @@ impl Shared {
         shared.memory_changed.notify_one();
     }
 
-    /// Ends sessions of peers whose key was revoked.
+    /// Ends sessions of peers whose key was revoked or has expired.
     pub(super) async fn watch_peers(shared: Arc<Shared>) {
-        let mut changes = shared.endpoint.peers.subscribe();
+        let mut changes = shared.endpoint.peers.watch();
         loop {
             for ((peer, _), driver) in shared.lock_sessions().iter() {
                 if !shared.endpoint.peers.contains(peer) {
-                    warn!(peer = driver.label(), "the peer's key was revoked; closing its session");
+                    warn!(
+                        peer = driver.label(),
+                        "the peer's key was revoked or has expired; closing its session"
+                    );
                     driver.with(Session::close);
                 }
             }
             shared.lock_kept().retain(|kept| shared.endpoint.peers.contains(&kept.peer));
             shared.memory_changed.notify_one();
-            if changes.changed().await.is_err() {
+            if !changes.changed().await {
                 return;
             }
         }

@@ -1,12 +1,13 @@
 //! Keys decide who is served at any moment.
 
-use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
-use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
-use oncewire_net::{HandshakeError, Server, serve, tls};
+use crate::pair::{LIMIT, Plan, client, echo, exchange, is_reset, origin, until};
+use oncewire_net::allow::AllowList;
+use oncewire_net::keys::{AuthorizedPeers, Peer, Reload, SecretKey};
+use oncewire_net::{Egress, HandshakeError, Server, serve, tls};
 use oncewire_testkit::faults::FaultProxy;
 use oncewire_testkit::servers::{free_port, incompressible};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -107,6 +108,53 @@ async fn a_key_that_is_revoked_ends_its_session_and_one_that_is_added_is_served(
     authorized.replace([Peer::from(key)]).unwrap();
     pair.client.established(LIMIT).await.unwrap();
     assert_eq!(exchange(pair.application().await, b"back").await, b"back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_expires_ends_its_session() {
+    for at_server in [true, false] {
+        let mut plan = Plan::new().forward(origin(echo).await);
+        let (serve, connect) = (&mut plan.serve.endpoint, &mut plan.connect.endpoint);
+        let (keeper, key) = if at_server {
+            (&mut serve.peers, connect.secret.public())
+        } else {
+            (&mut connect.peers, serve.secret.public())
+        };
+        let peers = keeper.clone();
+        let pair = plan.start().await;
+        assert_eq!(exchange(pair.application().await, b"before").await, b"before");
+        let expires = Some(SystemTime::now() + Duration::from_millis(300));
+        let reload = peers.replace([Peer { expires, ..Peer::from(key) }]).unwrap();
+        assert_eq!(reload, Reload::default());
+        until("the session is closed", || pair.server.status().sessions.is_empty()).await;
+        assert!(!peers.contains(&key));
+        assert!(pair.client.established(Duration::from_millis(500)).await.is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_with_rules_of_its_own_has_only_those() {
+    let (ours, theirs) = (origin(echo).await, origin(echo).await);
+    let plan = Plan::new().forward(ours).forward(theirs);
+    let authorized = plan.serve.endpoint.peers.clone();
+    let key = plan.connect.endpoint.secret.public();
+    let pair = plan.start().await;
+    let [first, second] = pair.client.addresses()[..] else { panic!("two forwards") };
+    let connect = async |address| TcpStream::connect(address).await.unwrap();
+    assert_eq!(exchange(connect(second).await, b"shared").await, b"shared");
+
+    let allow = Some(AllowList::parse(&[ours.to_string()]).unwrap());
+    authorized.replace([Peer { allow, ..Peer::from(key) }]).unwrap();
+    assert_eq!(exchange(connect(first).await, b"own").await, b"own");
+    assert!(is_reset(second).await);
+
+    // They may also reach what others may not.
+    pair.server.set_egress(Egress::default());
+    assert!(is_reset(second).await);
+    pair.server.set_egress(Egress { connect_timeout: LIMIT, ..Egress::default() });
+    assert_eq!(exchange(connect(first).await, b"still").await, b"still");
+    authorized.replace([Peer::from(key)]).unwrap();
+    assert!(is_reset(first).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

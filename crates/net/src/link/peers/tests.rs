@@ -69,7 +69,7 @@ fn key() -> PublicKey {
 
 fn peers(networks: &[&[&str]]) -> Vec<PeerConfig> {
     let peer = |(at, networks): (usize, &&[&str])| PeerConfig {
-        peer: Name { key: key(), name: Some(format!("site-{at}")) },
+        peer: Name { name: Some(format!("site-{at}")), ..Name::from(key()) },
         address: None,
         allowed: networks.iter().map(|net| net.parse().unwrap()).collect(),
     };
