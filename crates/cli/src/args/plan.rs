@@ -112,8 +112,13 @@ pub(crate) struct EmulateArgs {
     /// 4s:gamma=50%
     #[arg(long, value_name = "TIME:WHAT", value_parser = parse_flash)]
     pub(crate) flash_crowd: Option<FlashCrowd>,
-    /// Let the link with the most traffic fail after this time
-    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "replan")]
+    /// Let each path's volume and redundancy change slowly and at random: decorrelated within this
+    /// time, by factors e^(s z) with this s, such as 60s:0.5
+    #[arg(long, value_name = "TIME:S", value_parser = parse_drift, conflicts_with = "capture")]
+    pub(crate) drift: Option<DriftArg>,
+    /// Let the link with the most traffic fail after this time; with --replan, manifests follow the
+    /// new routes
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) reroute: Option<Duration>,
     /// Time until ingresses learn of changed routes
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "0s", requires = "reroute")]
@@ -366,6 +371,23 @@ pub(crate) struct FlashCrowd {
     pub(crate) gamma: Option<f64>,
 }
 
+/// What `--drift` says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DriftArg {
+    pub(crate) time: Duration,
+    pub(crate) spread: f64,
+}
+
+fn parse_drift(text: &str) -> Result<DriftArg, String> {
+    let wrong = || "write a time and s, such as 60s:0.5".to_string();
+    let (time, spread) = text.split_once(':').ok_or_else(wrong)?;
+    let spread: f64 = spread.parse().map_err(|_| wrong())?;
+    if !(0.0..=3.0).contains(&spread) {
+        return Err(format!("s is {spread}; it must be from 0 to 3"));
+    }
+    Ok(DriftArg { time: parse_time(time)?, spread })
+}
+
 fn parse_flash(text: &str) -> Result<FlashCrowd, String> {
     let wrong = || "write a time and what changes, such as 4s:volume=3 or 4s:gamma=50%".to_string();
     let (time, what) = text.split_once(':').ok_or_else(wrong)?;
@@ -389,6 +411,16 @@ fn parse_flash(text: &str) -> Result<FlashCrowd, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parses_drifts() {
+        let drift = |seconds, spread| Ok(DriftArg { time: Duration::from_secs(seconds), spread });
+        assert_eq!(parse_drift("60s:0.5"), drift(60, 0.5));
+        assert_eq!(parse_drift("1h:0"), drift(3600, 0.0));
+        for bad in ["", "60s", "60s:", ":1", "60s:x", "60s:-1", "60s:4", "60s:nan", "60:0.5:1"] {
+            assert!(parse_drift(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn parses_flash_crowds() {

@@ -115,6 +115,18 @@ fn plans_change_during_a_run() {
 }
 
 #[test]
+fn traffic_drifts() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let run = |more: &[&str]| document(&map, &[&SMALL[..], &["--quick"], more].concat());
+    let (steady, drifting) = (run(&[]), run(&["--drift", "10s:1"]));
+    assert_eq!(count(&drifting, "packets"), count(&drifting, "delivered"));
+    assert_ne!(count(&drifting, "bytes"), count(&steady, "bytes"));
+    // Faster than a retention epoch, the profile would have no meaning.
+    emulate(&map, &["--drift", "1s:0.5"]).fails(2, &["decorrelation time", "at least an epoch"]);
+}
+
+#[test]
 fn links_fail() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());
@@ -137,6 +149,17 @@ fn links_fail() {
         )
     };
     assert!(link(&at_once, "Beta", "Gamma") > 0 && link(&at_once, "Epsilon", "Delta") > 0);
+    // Manifests follow: with a new plan for the new routes, more is saved after the failure.
+    let reroute = ["--quick", "--reroute", "12s", "--epochs", "6"];
+    let follows = document(&map, &[&SMALL[..], &reroute, &["--replan", "100"]].concat());
+    let stays = document(&map, &[&SMALL[..], &reroute].concat());
+    assert_eq!((count(&follows, "updates"), count(&stays, "updates")), (1, 0));
+    assert_eq!(count(&follows, "packets"), count(&follows, "delivered"));
+    let saved = |document: &Value| {
+        let epochs = document["schemes"][0]["epochs"].as_array().expect("epochs");
+        epochs[5]["reduction"].as_f64().expect("a reduction")
+    };
+    assert!(saved(&follows) > saved(&stays), "{} {}", saved(&follows), saved(&stays));
     // A spur has no alternative path.
     let spur =
         dir.write("spur.json", br#"{"nodes":[{"id":"a","population":1},{"id":"b","population":2}],"links":[{"a":"a","b":"b"}]}"#);
@@ -273,6 +296,7 @@ fn wrong_options() {
         ["--loss", "101%"],
         ["--flash-crowd", "soon"],
         ["--reroute", "never"],
+        ["--drift", "60s"],
     ] {
         let ran = emulate(&map, &wrong);
         assert_eq!(ran.code, Some(2), "{wrong:?}");

@@ -29,6 +29,9 @@ pub struct Share {
 pub struct Allocation {
     /// Per path: devices in order, on the route that the manifests were made for.
     devices: Vec<Box<[DeviceId]>>,
+    /// Per path: links that a byte decoded at each of these has saved, and all that count. None if
+    /// they are the instance's.
+    saves: Option<Vec<(Box<[u32]>, u32)>>,
     /// Per path: ranges in on-path order, each where the one before ends.
     shares: Vec<Box<[Share]>>,
 }
@@ -82,6 +85,7 @@ impl Allocation {
         };
         Self {
             devices: plan.paths().iter().map(|path| path.hops.clone()).collect(),
+            saves: None,
             shares: plan.paths().iter().map(shares).collect(),
         }
     }
@@ -122,6 +126,13 @@ impl Allocation {
                 .iter()
                 .map(|path| path.hops.iter().map(|hop| hop.device).collect())
                 .collect(),
+            saves: Some(
+                instance
+                    .paths
+                    .iter()
+                    .map(|path| (path.hops.iter().map(|hop| hop.saves).collect(), path.length))
+                    .collect(),
+            ),
             shares: shares.into_iter().map(Vec::into_boxed_slice).collect(),
         })
     }
@@ -162,16 +173,32 @@ impl Allocation {
             .map_or(0, |share| share.to)
     }
 
+    /// Links that a byte of a path decoded at a device has saved, on the route of the manifests; none
+    /// if the device is not on it.
+    fn saves(&self, instance: &Instance, path: u32, device: DeviceId) -> Option<u32> {
+        let Some(saves) = &self.saves else {
+            let mut hops = instance.paths[path as usize].hops.iter();
+            return hops.find(|hop| hop.device == device).map(|hop| hop.saves);
+        };
+        let at = self.devices(path).iter().position(|&other| other == device)?;
+        saves[path as usize].0.get(at).copied()
+    }
+
     /// What the plan expects, by the program's own formulas (3.2) and (3.4): for reports, and to
-    /// divide devices among ingresses.
+    /// divide devices among ingresses. Volumes and profile are the instance's, routes those of the
+    /// manifests.
     pub(super) fn expect(&self, instance: &Instance) -> Expectation {
         let devices = instance.devices.len();
         let mut operations = vec![vec![0.0; devices]; instance.ingresses.len()];
         let mut saved = vec![0.0; instance.ingresses.len()];
+        let mut footprints = vec![0.0; instance.ingresses.len()];
         for (number, ingress) in instance.ingresses.iter().enumerate() {
             let operations = &mut operations[number];
             for q in ingress.paths.clone() {
-                let volume = instance.paths[q as usize].volume;
+                let path = &instance.paths[q as usize];
+                let volume = path.volume;
+                let length = self.saves.as_ref().map_or(path.length, |saves| saves[q as usize].1);
+                footprints[number] += volume * f64::from(length);
                 for share in self.shares(q) {
                     operations[share.device] += part(share) * volume / instance.packet.0;
                 }
@@ -181,19 +208,15 @@ impl Allocation {
                         continue;
                     }
                     for share in self.shares(q) {
-                        if let Some(hop) = instance.paths[p as usize]
-                            .hops
-                            .iter()
-                            .find(|hop| hop.device == share.device)
-                        {
+                        if let Some(saves) = self.saves(instance, p, share.device) {
                             operations[share.device] += part(share) * found.count;
-                            saved[number] += part(share) * found.bytes() * f64::from(hop.saves);
+                            saved[number] += part(share) * found.bytes() * f64::from(saves);
                         }
                     }
                 }
             }
         }
-        Expectation { operations, saved }
+        Expectation { operations, saved, footprints }
     }
 }
 
@@ -208,4 +231,6 @@ pub(super) struct Expectation {
     pub(super) operations: Vec<Vec<f64>>,
     /// Link bytes saved, per ingress.
     pub(super) saved: Vec<f64>,
+    /// Link bytes without elimination, per ingress.
+    pub(super) footprints: Vec<f64>,
 }

@@ -59,8 +59,10 @@ pub struct Observed {
     /// store; divided by the share of q's packets that is stored, the counts are of all.
     pub profile: Measured,
     /// The ingress whose report is far from what was planned with, if that is the reason; otherwise
-    /// it was time.
+    /// it was time, or a route has changed.
     pub changed: Option<u32>,
+    /// Paths that take other links than the instance says, as ingresses know, and these links.
+    pub routes: Vec<(u32, Box<[LinkId]>)>,
 }
 
 /// Makes new manifests during a run.

@@ -44,7 +44,7 @@ pub struct Settings {
     pub format: Format,
     /// How matches are found.
     pub finding: Finding,
-    /// Rules of caching and of references, for SmartRE.
+    /// Rules of caching and of references. For pairs on links, only copies matter.
     pub rules: Rules,
     /// Probability that a link loses a packet.
     pub loss: f64,
@@ -109,6 +109,8 @@ pub struct Emulation<'a> {
     reference: Vec<(f64, Option<f64>)>,
     /// Epochs since the current manifests were rolled out.
     since: u64,
+    /// Whether ingresses know of routes that no plan was asked for.
+    rerouted: bool,
     observed: Window,
     loss: f64,
     losses: SplitMix64,
@@ -207,6 +209,7 @@ impl<'a> Emulation<'a> {
             replanner: None,
             reference: instance.ingresses.iter().map(|ingress| (ingress.volume, None)).collect(),
             since: 0,
+            rerouted: false,
             observed: Window {
                 volumes: vec![0.0; instance.paths.len()],
                 bytes: vec![(0.0, 0.0); instance.ingresses.len()],
@@ -375,9 +378,7 @@ impl<'a> Emulation<'a> {
                     ingress.refusals.gap = of.store.counts.gaps;
                     ingress.collisions = of.store.counts.collisions;
                     ingress.table_bytes = of.store.table_bytes();
-                    let paths = &self.instance.paths[self.instance.paths_of(number)];
-                    let footprint: f64 =
-                        paths.iter().map(|path| path.volume * f64::from(path.length)).sum();
+                    let footprint = planned.expected_footprints[number];
                     // Possibly none of its links counts.
                     ingress.expected =
                         (footprint > 0.0).then(|| planned.expected_saved[number] / footprint);
@@ -385,7 +386,7 @@ impl<'a> Emulation<'a> {
                     report.refusals.add(&ingress.refusals);
                     report.collisions += ingress.collisions;
                 }
-                let footprint = self.instance.footprint();
+                let footprint: f64 = planned.expected_footprints.iter().sum();
                 report.expected = (footprint > 0.0).then(|| whole / footprint);
             }
             Carrier::Links { pairs, .. } => {

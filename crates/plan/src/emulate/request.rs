@@ -9,10 +9,11 @@ use super::{
     Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Rules, Scheme,
     Settings, Share,
     reroute::reroute,
-    workload::{self, Crowd, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
+    route,
+    workload::{self, Crowd, Drift, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
-    Bytes, Error, Instance, NodeId, Profile, Scenario, Seconds, Stage, Unwatched, Watch,
+    Bytes, Error, Instance, LinkId, NodeId, Profile, Scenario, Seconds, Stage, Unwatched, Watch,
     error::{EmulationError, Mismatch},
     lp::{self, WarmStart},
     manifest::Plan,
@@ -49,7 +50,7 @@ pub struct Request {
     pub loss: f64,
     /// Most match specifications in a shim.
     pub matches: u8,
-    /// Rules of caching and of references, for the plan's run.
+    /// Rules of caching and of references.
     pub rules: Rules,
     /// New plans during the run.
     pub replan: Option<Replan>,
@@ -68,6 +69,8 @@ pub enum Source {
     Synthetic {
         /// A sudden change at the largest ingress.
         crowd: Option<FlashCrowd>,
+        /// Slow random change of volumes and redundancy.
+        drift: Option<Drift>,
     },
     /// Packets of captures ([`Captures`]). The plan is made for their volumes and their redundancy,
     /// unless the scenario has a measured profile.
@@ -204,8 +207,8 @@ pub fn run<C: Captures>(
     }
     let whole = request.scenario.build(watch)?;
     let (instance, traffic, scale, captured) = match &request.source {
-        Source::Synthetic { crowd } => {
-            let (instance, settings, scale) = synthetic(request, &whole, *crowd)?;
+        Source::Synthetic { crowd, drift } => {
+            let (instance, settings, scale) = synthetic(request, &whole, *crowd, *drift)?;
             (instance, Traffic::Synthetic(settings.into()), scale, None)
         }
         Source::Captured { ingress, prefixes } => {
@@ -262,6 +265,7 @@ fn synthetic(
     request: &Request,
     whole: &Instance,
     crowd: Option<FlashCrowd>,
+    drift: Option<Drift>,
 ) -> Result<(Instance, workload::Settings, f64), Error> {
     let volume: f64 = whole.ingresses.iter().map(|ingress| ingress.volume).sum();
     let scale = request.scale.unwrap_or_else(|| (USUAL_VOLUME / volume).min(1.0));
@@ -287,6 +291,7 @@ fn synthetic(
             redundancy,
         });
     }
+    settings.dynamics.drift = drift;
     // Settings out of range are an error now, not after a plan is made.
     workload::Synthetic::new(&instance, settings.clone())?;
     Ok((instance, settings, scale))
@@ -399,6 +404,8 @@ fn allocation_of(plan: &Plan, instance: &Instance, scale: f64) -> Result<Allocat
 struct Planner {
     instance: Instance,
     warm: Option<WarmStart>,
+    /// Routes of the last plan that are not the instance's.
+    routes: Vec<(u32, Box<[LinkId]>)>,
     made: Rc<Cell<u32>>,
 }
 
@@ -406,7 +413,21 @@ impl Replanner for Planner {
     fn replan(&mut self, observed: &Observed) -> Result<Option<Allocation>, Error> {
         let measured =
             Measurement { volumes: observed.volumes.clone(), profile: observed.profile.clone() };
-        let instance = measured.apply(&self.instance)?;
+        let mut instance = measured.apply(&self.instance)?;
+        if self.routes != observed.routes {
+            // Another program.
+            self.warm = None;
+            self.routes.clone_from(&observed.routes);
+        }
+        if !observed.routes.is_empty() {
+            let device_of_link = route::devices_of_links(&instance);
+            let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
+            instance = instance.rerouted(routes, &device_of_link);
+            if instance.check_trees().is_err() {
+                // Ingresses go on with the old manifests, as far as they suit the new routes.
+                return Ok(None);
+            }
+        }
         let (solution, warm) =
             lp::solve(&instance, &lp::Options::default(), self.warm.as_ref(), &Unwatched)?;
         self.warm = Some(warm);
@@ -447,6 +468,7 @@ fn carry<C: Captures>(
         emulation = emulation.with_replanner(Planner {
             instance: instance.clone(),
             warm: warm.cloned(),
+            routes: Vec::new(),
             made: Rc::clone(&made),
         });
     }

@@ -3,6 +3,7 @@
 //!
 //! One file, because all tests use the same small networks.
 
+mod follow;
 mod laws;
 mod rules;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Hop, Ingress, Instance, Path, offsets};
 use crate::{
-    DeviceId, Error, Profile,
+    DeviceId, Error, LinkId, Profile,
     error::{PathError, TrafficError},
 };
 
@@ -178,6 +178,27 @@ impl Instance {
             profile,
             ..*self
         })
+    }
+
+    /// The same with other links of these paths, and the devices that they lead to. `device_of_link`
+    /// is per link. Paths of an ingress need not form a tree any more ([`Instance::check_trees`]).
+    pub(crate) fn rerouted<'a>(
+        mut self,
+        routes: impl IntoIterator<Item = (u32, &'a [LinkId])>,
+        device_of_link: &[Option<DeviceId>],
+    ) -> Self {
+        for (path, links) in routes {
+            let mut length = 0;
+            let hops = links.iter().zip(1..).filter_map(|(&link, distance)| {
+                length += u32::from(self.counted[link]);
+                device_of_link[link].map(|device| Hop { device, distance, saves: length })
+            });
+            let hops = hops.collect();
+            let path = &mut self.paths[path as usize];
+            (path.links, path.hops, path.length) = (links.into(), hops, length);
+        }
+        self.hop_offsets = offsets(&self.paths);
+        self
     }
 
     /// Removes the hops for which `keep`, given the index of a path and a hop, returns false. Links

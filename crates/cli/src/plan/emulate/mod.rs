@@ -13,9 +13,10 @@ use crate::study::source::{self, Source};
 use crate::{stdout, terminal};
 use document::{Run, document};
 use oncewire_packet::prefix::Prefixes;
+use oncewire_plan::emulate::workload::Drift;
 use oncewire_plan::emulate::{self, FlashCrowd, Replan, Report, Request, Reroute, Rules};
 use oncewire_plan::error::EmulationError;
-use oncewire_plan::{Error, Stage};
+use oncewire_plan::{Error, Seconds, Stage};
 use std::path::Path;
 use traffic::{CaptureFiles, Traffic, mapping_notes};
 
@@ -94,7 +95,12 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
             volume: crowd.volume,
             gamma: crowd.gamma,
         });
-        emulate::Source::Synthetic { crowd }
+        let drift = args.drift.map(|drift| Drift {
+            time: Seconds(drift.time.as_secs_f64()),
+            volume: drift.spread,
+            matches: drift.spread,
+        });
+        emulate::Source::Synthetic { crowd, drift }
     } else if args.flash_crowd.is_some() {
         return Err(Failure::usage(
             "--flash-crowd is for synthetic packets; a capture is carried as it is",
@@ -166,6 +172,9 @@ fn hint(args: &EmulateArgs, failed: Failed) -> Failure {
         }
         Error::Emulation(why @ EmulationError::NothingMapped) => {
             Failure::usage(format!("{why}; check --prefixes and --ingress"))
+        }
+        Error::Emulation(why @ EmulationError::Range { .. }) if args.drift.is_some() => {
+            Failure::usage(format!("--drift: {why}"))
         }
         Error::Emulation(why @ EmulationError::NoSpareLink) => {
             Failure::usage(format!("--reroute: {why}"))

@@ -26,6 +26,7 @@ pub(super) struct Planned {
     pub(super) nodes: Vec<Device>,
     /// The newest allocation, and what it expects.
     pub(super) expected_saved: Vec<f64>,
+    pub(super) expected_footprints: Vec<f64>,
     pub(super) expected_operations: Vec<f64>,
 }
 
@@ -69,14 +70,20 @@ impl Planned {
             device.install(0, allocation.clone(), sizes);
             nodes.push(device);
         }
-        let mut planned =
-            Self { ingresses, nodes, expected_saved: Vec::new(), expected_operations: Vec::new() };
+        let mut planned = Self {
+            ingresses,
+            nodes,
+            expected_saved: Vec::new(),
+            expected_footprints: Vec::new(),
+            expected_operations: Vec::new(),
+        };
         planned.expect(expected);
         Ok(planned)
     }
 
     pub(super) fn expect(&mut self, expected: Expectation) {
         self.expected_saved = expected.saved;
+        self.expected_footprints = expected.footprints;
         let devices = self.nodes.len();
         self.expected_operations = (0..devices)
             .map(|device| expected.operations.iter().map(|ingress| ingress[device]).sum())

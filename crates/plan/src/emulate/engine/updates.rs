@@ -54,7 +54,8 @@ impl Emulation<'_> {
             }
             // The current route: notice of one change may overtake notice of an earlier one.
             Scheduled::Notice { path } => {
-                self.known[path as usize] = self.routes[path as usize].clone()
+                self.known[path as usize] = self.routes[path as usize].clone();
+                self.rerouted = true;
             }
             Scheduled::Loss(loss) => {
                 self.loss = loss;
@@ -149,7 +150,7 @@ impl Emulation<'_> {
         }
     }
 
-    /// Makes new manifests if it is time or if traffic has changed.
+    /// Makes new manifests if it is time, or if traffic or routes have changed.
     pub(super) fn reconsider(&mut self) -> Result<(), Error> {
         let settings = self.settings.replanning;
         let due = settings.every > 0 && self.observed.epochs >= settings.every;
@@ -173,7 +174,7 @@ impl Emulation<'_> {
             .zip(&self.reference)
             .position(far)
             .map(|ingress| ingress as u32);
-        if self.replanner.is_none() || !(due || changed.is_some()) {
+        if self.replanner.is_none() || !(due || changed.is_some() || self.rerouted) {
             return Ok(());
         }
         let epochs = self.observed.epochs as f64;
@@ -182,7 +183,13 @@ impl Emulation<'_> {
             volumes: self.observed.volumes.iter().map(|bytes| bytes / epochs).collect(),
             profile: self.profile(),
             changed,
+            routes: (0..)
+                .zip(self.known.iter().zip(&self.instance.paths))
+                .filter(|(_, (known, planned))| known.links != planned.links)
+                .map(|(path, (known, _))| (path, known.links.clone()))
+                .collect(),
         };
+        self.rerouted = false;
         self.reference = self.observed.bytes.iter().map(|seen| (seen.0, None)).collect();
         self.since = 0;
         self.observed.epochs = 0;

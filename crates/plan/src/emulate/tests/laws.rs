@@ -68,6 +68,35 @@ fn payload(pieces: &[Piece]) -> Vec<u8> {
         .collect()
 }
 
+/// Makes manifests for the routes that ingresses know, with ranges that move from plan to plan.
+struct Follow {
+    instance: Instance,
+    cut: u64,
+}
+
+impl Replanner for Follow {
+    fn replan(&mut self, observed: &Observed) -> Result<Option<Allocation>, Error> {
+        let of_link = route::devices_of_links(&self.instance);
+        let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
+        let instance = self.instance.clone().rerouted(routes, &of_link);
+        if instance.check_trees().is_err() {
+            return Ok(None);
+        }
+        self.cut = self.cut % 4 + 1;
+        let of = |path: &crate::Path| {
+            let mut to = 0;
+            let share = |hop: &crate::Hop| {
+                let from = to;
+                to += (ALL - to) * self.cut / 5;
+                Share { from, to, device: hop.device, bytes: 3000 * self.cut }
+            };
+            path.hops.iter().map(share).collect()
+        };
+        let shares = instance.paths.iter().map(of).collect();
+        Allocation::of_parts(&instance, shares).map(Some)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -133,6 +162,7 @@ proptest! {
         notice in prop_oneof![Just(0u64), 0u64..40],
         times in (0u64..150, 0u64..150, 0u64..300),
         alone: bool,
+        follow: bool,
     ) {
         // From 0 to 3 by 1 or by 2, and on to 4 and 5.
         let network = network(6, &[(0, 1), (1, 3), (0, 2), (2, 3), (3, 4), (3, 5)]);
@@ -153,7 +183,15 @@ proptest! {
             instance.paths.iter().map(of).collect::<Vec<_>>()
         };
         let (first, second) = (shares(), shares());
-        let mut emulation = planned(&instance, first, settings);
+        // Every 40 ns an epoch ends, and manifests follow the routes.
+        let mut short = instance.clone();
+        short.epoch = crate::Seconds(40e-9);
+        let replanning = Replanning { every: 3, rollout: Rollout { stagger: 5, transition: 5 }, ..Replanning::default() };
+        let settings = Settings { replanning, ..settings };
+        let mut emulation = planned(&short, first, settings);
+        if follow {
+            emulation = emulation.with_replanner(Follow { instance: instance.clone(), cut: 1 });
+        }
         let allocation = Allocation::of_parts(&instance, second).unwrap();
         let rollout = Rollout { stagger: 30, transition: 20 };
         emulation.schedule(Event { time: times.2, change: Change::Manifests { allocation, rollout } }).unwrap();
