@@ -1,9 +1,9 @@
 //! The page of the admin address: what a process carries now.
 
 use super::TEXTS;
-use super::present::{chart, columns, percent, reasons, row, signed};
+use super::present::{columns, percent, reasons, row, share, signed};
 use super::price::Price;
-use super::sums::{Sums, saved};
+use super::sums::saved;
 use crate::failure::without_number;
 use crate::quantity::binary;
 use crate::top::model::{Moment, Peer};
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// How far the chart of rates goes back, in seconds.
 const RECENT: u64 = 600;
+/// Seconds of a point of the chart of the last hour.
+const MINUTE: u64 = 60;
 /// Seconds over which the rate now is an average.
 const NOW: u64 = 5;
 /// Longest time that one point of the chart of flows stands for, in seconds.
@@ -53,11 +55,14 @@ pub(crate) fn pages(price: Option<Price>) -> Pages {
 /// changed.
 fn report(view: &View<'_>, price: Option<&Price>) -> Report {
     let moment = Moment::brief(view.document);
-    let (hour, rates, flows, now) = view.history.recent(|records| {
+    let (hour, charts, flows, now) = view.history.recent(|records| {
         let until = records.last().map_or(0, |last| last.time);
-        let since = records.first().map_or(until, |first| first.time);
-        let sums = Sums::of(records, since, until);
-        (sums, rates(records, until), flows(records, until), now(records, until))
+        let hour = records.iter().fold(Record::default(), |mut sum, record| {
+            sum.add(record);
+            sum
+        });
+        let charts = [rates(records, until), minutes(records, until)];
+        (hour.amounts, charts, flows(records, until), now(records, until))
     });
     let carried = Amounts {
         sent_bytes: moment.content[0],
@@ -66,14 +71,13 @@ fn report(view: &View<'_>, price: Option<&Price>) -> Report {
         wire_received_bytes: moment.wire[1],
         ..Amounts::default()
     };
-    let traffic = Section::new("traffic", "Traffic")
-        .with(Block::Chart(rates))
-        .with(Block::Chart(chart(&hour)));
+    let traffic = charts.map(Block::Chart).into_iter();
+    let traffic = traffic.fold(Section::new("traffic", "Traffic"), Section::with);
     let mut sections = vec![traffic, peers(&moment.peers, price)];
     if matches!(view.document, Document::Tunnel(_)) {
         sections.push(Section::new("connections", "Connections").with(Block::Chart(flows)));
     }
-    sections.push(reasons(&hour.all.amounts));
+    sections.push(reasons(&hour));
     sections.push(health(view.document, &moment));
     Report {
         kind: "Oncewire",
@@ -83,12 +87,12 @@ fn report(view: &View<'_>, price: Option<&Price>) -> Report {
             moment.version.trim_start_matches("oncewire "),
             format::number(moment.uptime.as_secs() as f64, Unit::Seconds)
         ),
-        summary: summary(&carried, &hour.all.amounts, &now, price),
+        summary: summary(&carried, &hour, &now, price),
         sections,
         footer: "On the wire: bytes on all transports with encryption, without headers of TCP, UDP and IP; those of a tunnel's \
-                 peer are counted before encryption. Metrics for Prometheus are at /metrics, the state as JSON at /status. For \
-                 more than an hour: `oncewire report`."
-            .replace('`', ""),
+                 peer are counted before encryption. Metrics for Prometheus are at /metrics, the state as JSON at /status. \
+                 oncewire report has more than an hour."
+            .into(),
     }
 }
 
@@ -149,18 +153,30 @@ fn summary(carried: &Amounts, hour: &Amounts, now: &Record, price: Option<&Price
     }
 }
 
+/// Points, with zeros where there are none for longer than `longest` seconds: no process ran.
+fn with_gaps(points: Vec<(f64, f64)>, longest: u64) -> Vec<(f64, f64)> {
+    let mut all: Vec<(f64, f64)> = Vec::with_capacity(points.len());
+    for point in points {
+        if let Some(&(before, _)) = all.last()
+            && point.0 - before > longest as f64
+        {
+            all.extend([(before + 1.0, 0.0), (point.0 - 1.0, 0.0)]);
+        }
+        all.push(point);
+    }
+    all
+}
+
+fn before(until: u64, time: u64) -> f64 {
+    -(until.saturating_sub(time) as f64)
+}
+
 /// Rates of the last minutes.
 fn rates(records: &[Record], until: u64) -> Chart {
-    let recent: Vec<&Record> =
-        records.iter().rev().take_while(|record| record.time + RECENT > until).collect();
+    let begin = records.partition_point(|record| record.time + RECENT <= until);
     let points = |of: fn(&Amounts) -> u64| {
-        let ascending = recent.iter().rev();
-        ascending
-            .map(|record| {
-                let before = until.saturating_sub(record.time);
-                (-(before as f64), rate(of(&record.amounts), record.seconds))
-            })
-            .collect()
+        let rate = |one: &Record| (before(until, one.time), rate(of(&one.amounts), one.seconds));
+        with_gaps(records[begin..].iter().map(rate).collect(), NOW)
     };
     Chart {
         id: "rates",
@@ -175,15 +191,48 @@ fn rates(records: &[Record], until: u64) -> Chart {
     }
 }
 
+/// Rates and savings of the last hour.
+fn minutes(records: &[Record], until: u64) -> Chart {
+    let mut minutes: Vec<Record> = Vec::new();
+    for record in records {
+        let begin = record.time - record.time % MINUTE;
+        match minutes.last_mut().filter(|minute| minute.time == begin) {
+            Some(minute) => minute.add(record),
+            None => minutes.push(Record { time: begin, ..record.clone() }),
+        }
+    }
+    let points = |of: fn(&Amounts) -> u64| {
+        let rate = |one: &Record| (before(until, one.time), rate(of(&one.amounts), one.seconds));
+        with_gaps(minutes.iter().map(rate).collect(), 2 * MINUTE)
+    };
+    let shares = minutes.iter().filter_map(|one| match share(&one.amounts) {
+        Cell::Number(share) => Some((before(until, one.time), share.max(-1.0))),
+        _ => None,
+    });
+    Chart {
+        id: "minutes",
+        caption: "The last hour, by minute".into(),
+        x: Axis::new("time before now", Unit::Seconds),
+        y: Axis::new("rate", Unit::BitsPerSecond),
+        right: Some(Axis::new("saved", Unit::Share)),
+        series: vec![
+            Series::new("payload", points(Amounts::content)),
+            Series::new("on the wire", points(Amounts::wire)),
+            Series { right: true, ..Series::new("saved", shares.collect()) },
+        ],
+        ..Chart::default()
+    }
+}
+
 /// Connections open in the last hour.
 fn flows(records: &[Record], until: u64) -> Chart {
     let mut points: Vec<(f64, f64)> = Vec::new();
     for record in records {
-        let before = until.saturating_sub(record.time) / POINT * POINT;
+        let at = before(until, record.time - record.time % POINT);
         let flows = record.flows as f64;
-        match points.last_mut().filter(|(x, _)| *x == -(before as f64)) {
+        match points.last_mut().filter(|(x, _)| *x == at) {
             Some((_, most)) => *most = most.max(flows),
-            None => points.push((-(before as f64), flows)),
+            None => points.push((at, flows)),
         }
     }
     Chart {
@@ -191,7 +240,7 @@ fn flows(records: &[Record], until: u64) -> Chart {
         caption: "Connections open at once, the most in 15 seconds".into(),
         x: Axis::new("time before now", Unit::Seconds),
         y: Axis::new("connections", Unit::Count),
-        series: vec![Series::new("connections", points)],
+        series: vec![Series::new("connections", with_gaps(points, 3 * POINT))],
         ..Chart::default()
     }
 }
@@ -263,5 +312,41 @@ fn recording(history: &Option<HistoryStatus>) -> String {
             format!("not recorded to {file}: {}", without_number(why))
         }
         Some(HistoryStatus { file, .. }) => format!("recorded to {file}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_go_back_an_hour_and_are_zero_where_nothing_ran() {
+        let one = |time: u64| Record {
+            time,
+            seconds: 1,
+            flows: time % 7,
+            amounts: Amounts { sent_bytes: 1000, wire_sent_bytes: 250, ..Amounts::default() },
+            ..Record::default()
+        };
+        // Nothing ran from 300 to 2400.
+        let records: Vec<Record> = (0..300).chain(2400..3600).map(one).collect();
+        let [seconds, minutes, flows] = [rates, minutes, flows].map(|of| of(&records, 3599));
+        let points = &seconds.series[1].points;
+        assert_eq!((points.len(), points[0], points[599]), (600, (-599.0, 2000.0), (0.0, 2000.0)));
+        let points = &minutes.series[0].points;
+        assert_eq!(points.len(), 25 + 2);
+        assert_eq!(points[4..7], [(-3359.0, 8000.0), (-3358.0, 0.0), (-1200.0, 0.0)]);
+        assert_eq!(minutes.series[2].points[0].1, 0.75);
+        let points = &flows.series[0].points;
+        assert_eq!((points.len(), points[0].1), (100 + 2, 6.0));
+        assert!(
+            seconds
+                .series
+                .iter()
+                .chain(&minutes.series)
+                .all(|one| one.points.is_sorted_by(|a, b| a.0 < b.0))
+        );
+        // Without records, too.
+        assert!(rates(&[], 0).is_empty());
     }
 }

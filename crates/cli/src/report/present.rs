@@ -165,7 +165,7 @@ fn carried(sums: &Sums, price: Option<&Price>) -> Section {
 }
 
 /// Payload beside bytes on the wire, and the share saved.
-pub(super) fn chart(sums: &Sums) -> Chart {
+fn chart(sums: &Sums) -> Chart {
     let count = sums.bars.keys().next().map_or(0, |first| (sums.until - first) / sums.length + 1);
     let first = sums.bars.keys().next().copied().unwrap_or(sums.until);
     let times: Vec<u64> = (0..count).map(|at| first + at * sums.length).collect();

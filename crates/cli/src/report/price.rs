@@ -95,7 +95,10 @@ impl Price {
         let decimals: u32 = if size >= PARTS / 200 || size == 0 { 2 } else { 4 };
         let unit = PARTS / 10_u128.pow(decimals);
         let rounded = (size + unit / 2) / unit;
-        let (less, rounded) = if rounded == 0 && size > 0 { ("< ", 1) } else { ("", rounded) };
+        let (less, rounded) = match rounded {
+            0 if size > 0 => (if parts < 0 { "> " } else { "< " }, 1),
+            rounded => ("", rounded),
+        };
         let scale = 10_u128.pow(decimals);
         let whole = u64::try_from(rounded / scale)
             .map_or_else(|_| (rounded / scale).to_string(), oncewire_report::format::count_of);
@@ -132,6 +135,7 @@ mod tests {
             ("1.005/GB", giga, "1.01"),
             ("0.3/GB", 3 * giga, "0.90"),
             ("0.09/GB", 1000, "< 0.0001"),
+            ("$0.09/GB", -1000, "> −$0.0001"),
             ("0.09/GB", 55_000_000, "0.0050"),
             ("0.09/GB", 56_000_000, "0.01"),
             ("0.09/GB", 0, "0.00"),
