@@ -98,6 +98,13 @@ fn packets_are_lost_and_never_corrupted() {
     assert!(lost > 0 && undecodable > 0, "{lost} {undecodable}");
     assert_eq!(damaged, 0);
     assert_eq!(packets, delivered + lost + undecodable + damaged);
+    // What is sent again counts: on each link, at least its bytes.
+    assert!(count(&document, "resent_bytes") > (lost + undecodable) * 100);
+    assert!(document["notes"][0].as_str().expect("a note").contains("sent again"));
+    let rules = ["--quick", "--loss", "2%", "--rules", "published"];
+    let published = self::document(&map, &[&SMALL[..], &rules].concat());
+    assert!(undecodable * 2 < count(&published, "undecodable"), "{undecodable}");
+    assert!(reduction(&document, "SmartRE") > reduction(&published, "SmartRE"));
 }
 
 #[test]

@@ -54,6 +54,10 @@ pub struct Settings {
     pub unlimited: u64,
     /// When new manifests are made, if there is a [`Replanner`].
     pub replanning: Replanning,
+    /// Nanoseconds after which hosts send a packet again that was lost or could not be decoded, and
+    /// its ingress sees that. The packets sent again are not carried, but count in
+    /// [`Report::resent`].
+    pub round_trip: u64,
 }
 
 impl Default for Settings {
@@ -68,6 +72,7 @@ impl Default for Settings {
             shed: true,
             unlimited: 256 << 20,
             replanning: Replanning::default(),
+            round_trip: 200_000_000,
         }
     }
 }
@@ -125,12 +130,36 @@ pub struct Emulation<'a> {
 
 enum Scheduled {
     Bring(Allocation, Rollout),
-    Install { device: DeviceId, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)> },
-    Switch { ingress: u32, version: u32, allocation: Arc<Allocation>, limits: Vec<f64> },
-    Retire { version: u32, allocation: Arc<Allocation> },
-    Reroute { path: u32, links: Vec<LinkId>, notice: u64 },
-    Notice { path: u32 },
+    Install {
+        device: DeviceId,
+        version: u32,
+        allocation: Arc<Allocation>,
+        sizes: Vec<(u32, u64)>,
+    },
+    Switch {
+        ingress: u32,
+        version: u32,
+        allocation: Arc<Allocation>,
+        limits: Vec<f64>,
+    },
+    Retire {
+        version: u32,
+        allocation: Arc<Allocation>,
+    },
+    Reroute {
+        path: u32,
+        links: Vec<LinkId>,
+        notice: u64,
+    },
+    Notice {
+        path: u32,
+    },
     Loss(f64),
+    /// A host sends a packet again.
+    Again {
+        ingress: u32,
+        copy: u64,
+    },
 }
 
 /// What ingresses have counted since their last report.

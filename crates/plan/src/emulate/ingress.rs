@@ -18,6 +18,10 @@ use crate::{DeviceId, Error, HeaderHash};
 /// Encoded packets outside the store that are remembered to detect retransmissions.
 const REMEMBERED: usize = 1 << 16;
 
+/// Longest chain of packets that may not have arrived yet, each with references to the next, if
+/// [`Rules::confirm`] and no losses were seen; 1 after losses.
+const DEPTH: u8 = 2;
+
 /// Parameters shared by all ingresses.
 #[derive(Clone, Copy)]
 pub(super) struct Common<'a> {
@@ -27,6 +31,10 @@ pub(super) struct Common<'a> {
     /// The routes that this ingress knows.
     pub(super) known: &'a [Route],
     pub(super) rules: Rules,
+    /// Nanoseconds since the beginning of the run.
+    pub(super) now: u64,
+    /// Nanoseconds after which a packet that was lost has been sent again.
+    pub(super) round_trip: u64,
 }
 
 /// How an ingress encoded a packet.
@@ -58,6 +66,8 @@ pub(super) struct Ingress {
     passed: VecDeque<u64>,
     passing: HashMap<u64, u32>,
     matches: Vec<Found>,
+    /// Retention epochs, this one included, for which losses were seen lately.
+    cautious: u8,
 }
 
 impl Ingress {
@@ -79,13 +89,21 @@ impl Ingress {
             passed: VecDeque::new(),
             passing: HashMap::new(),
             matches: Vec::new(),
+            cautious: 0,
         }
+    }
+
+    /// A host has sent a packet again, by its key of five-tuple and payload.
+    pub(super) fn sent_again(&mut self, copy: u64) {
+        self.store.miss(copy);
+        self.cautious = 2;
     }
 
     /// Starts an epoch: budgets are full again.
     pub(super) fn new_epoch(&mut self) {
         self.used.fill(0.0);
         self.store.new_epoch();
+        self.cautious = self.cautious.saturating_sub(1);
     }
 
     /// Switches to another allocation. Queues that keep their device keep their packets.
@@ -172,6 +190,8 @@ impl Ingress {
                 payload.clone(),
                 size,
             );
+            stored.time = common.now;
+            stored.depth = self.depth(common);
             stored.nulls = self.nulls(common, packet.path, share.device);
             self.store.insert(stored, &self.matches)?;
         } else if !self.matches.is_empty() {
@@ -182,8 +202,20 @@ impl Ingress {
 
     /// Fills `matches` with the matches to encode.
     fn find(&mut self, common: &Common<'_>, packet: &Packet) {
-        let Self { store, allocation, version, limits, used, pairs, refusals, matches, .. } = self;
+        let Self {
+            store,
+            allocation,
+            version,
+            limits,
+            used,
+            pairs,
+            refusals,
+            matches,
+            cautious,
+            ..
+        } = self;
         let (allocation, version) = (&**allocation, *version);
+        let cautious = *cautious > 0;
         let path = packet.path;
         let route = &common.known[path as usize];
         let as_planned = |path: u32| common.known[path as usize].meets(allocation.devices(path));
@@ -203,6 +235,11 @@ impl Ingress {
             if store.ambiguous(stored.path, stored.name) {
                 return Err(Refusal::Ambiguous);
             }
+            let young = common.now - stored.time < common.round_trip;
+            let may_lack = young && stored.depth >= if cautious { 1 } else { DEPTH };
+            if common.rules.confirm && (may_lack || store.misses(stored)) {
+                return Err(Refusal::Unconfirmed);
+            }
             // The first regions count before it is known which are kept: `used` is charged
             // afterwards.
             let there = |found: &&Found| store.get(found.slot).device == stored.device;
@@ -213,7 +250,9 @@ impl Ingress {
             if found.length as usize <= spec(stored, found).bytes(common.format, path, 0) {
                 return Err(Refusal::Short);
             }
-            Ok(u64::from(found.length) * u64::from(links))
+            // Of copies as good, rather one that has arrived: the first loss is still to be seen.
+            let sure = common.rules.confirm && !young;
+            Ok(2 * u64::from(found.length) * u64::from(links) + u64::from(sure))
         };
         let settle = |stored: &Stored, found: &Found, refusal: Option<Refusal>| {
             let pair = pairs.entry((path, stored.path)).or_default();
@@ -225,6 +264,7 @@ impl Ingress {
                 Some(Refusal::Ambiguous) => refusals.ambiguous += 1,
                 Some(Refusal::Overloaded) => refusals.overloaded += 1,
                 Some(Refusal::Short) => refusals.short += 1,
+                Some(Refusal::Unconfirmed) => refusals.unconfirmed += 1,
             }
         };
         store.search(&packet.payload, matches, judge, settle);
@@ -282,6 +322,17 @@ impl Ingress {
             shim.check = common.hash.check(&packet.payload);
         }
         shim
+    }
+
+    /// How many packets that may not have arrived yet a packet with these matches depends on, one
+    /// through the other.
+    fn depth(&self, common: &Common<'_>) -> u8 {
+        let of = |found: &Found| {
+            let stored = self.store.get(found.slot);
+            let young = common.now - stored.time < common.round_trip;
+            if young { stored.depth.saturating_add(1) } else { 0 }
+        };
+        self.matches.iter().map(of).max().unwrap_or(0)
     }
 
     /// Regions that the device that caches the packet does not have.

@@ -18,6 +18,8 @@ pub struct Refusals {
     /// Retransmissions: packets sent plain because the same payload was sent before with the same
     /// five-tuple.
     pub retransmission: u64,
+    /// The matched packet may not have arrived, and losses were seen.
+    pub unconfirmed: u64,
     /// Hits in regions that are null because they had been matched before.
     pub gap: u64,
 }
@@ -30,6 +32,7 @@ impl Refusals {
         self.short += other.short;
         self.many += other.many;
         self.retransmission += other.retransmission;
+        self.unconfirmed += other.unconfirmed;
         self.gap += other.gap;
     }
 }
@@ -52,6 +55,11 @@ impl Traffic {
     pub(super) fn count(&mut self, before: u64, after: u64) {
         self.before += before;
         self.after += after;
+    }
+
+    /// Both together.
+    pub fn with(self, other: Traffic) -> Traffic {
+        Traffic { before: self.before + other.before, after: self.after + other.after }
     }
 }
 
@@ -131,6 +139,9 @@ pub struct EpochReport {
     pub busiest: f64,
     /// Packets that could not be decoded.
     pub undecodable: u64,
+    /// Footprint of sending again, once and plain, what was lost (before, and after), and what could
+    /// not be decoded (after). With `footprint`, what it costs to deliver the packets.
+    pub resent: Traffic,
 }
 
 /// Results of a run.
@@ -154,6 +165,8 @@ pub struct Report {
     pub delivered: u64,
     /// Packets lost on links.
     pub lost: u64,
+    /// Footprint of sending again, as in [`EpochReport::resent`].
+    pub resent: Traffic,
     /// Packets dropped because a match could not be decoded.
     pub undecodable: u64,
     /// Packets dropped because the decoded payload did not have the shim's checksum.

@@ -11,6 +11,13 @@ pub struct Rules {
     pub copies: u8,
     /// Which packets share a FIFO queue.
     pub queues: Queues,
+    /// Whether an ingress bounds what a lost packet can spoil. It does not refer to a packet that a
+    /// host has sent again. A packet for which there was no time yet to do so
+    /// ([`super::Settings::round_trip`]) may not have arrived: of copies that are as good, one that
+    /// has arrived is used; and packets that may not have arrived refer to each other in chains of
+    /// two, for the rest of this retention epoch and the next after a loss not at all. What arrived
+    /// whole was whole at the device that caches it.
+    pub confirm: bool,
 }
 
 /// Which bytes of an encoded packet may be referred to.
@@ -33,8 +40,8 @@ pub enum Queues {
     /// Packets of all paths come to a device in the order in which they left the ingress, because
     /// paths form a tree; so both ends evict alike.
     Ingress,
-    /// The same, with fair shares under pressure: a path that has more than its bucket's size and
-    /// half of a full queue adds no packet that would evict another path's of this retention epoch or
+    /// The same, with fair shares under pressure: a path that has more than twice its bucket's
+    /// size and half of a full queue adds no packet that would evict another path's of this retention epoch or
     /// the one before. Only the ingress decides that; the device caches what it is told to.
     Fair,
 }
@@ -44,12 +51,13 @@ pub const MAX_COPIES: u8 = 16;
 
 impl Rules {
     /// As the thesis has it.
-    pub const PUBLISHED: Rules = Rules { gaps: Gaps::Matched, copies: 1, queues: Queues::Paths };
+    pub const PUBLISHED: Rules =
+        Rules { gaps: Gaps::Matched, copies: 1, queues: Queues::Paths, confirm: false };
 }
 
 impl Default for Rules {
     /// Better than the published ones on bursty traffic (docs/SMARTRE.md, "Rules").
     fn default() -> Self {
-        Self { gaps: Gaps::Undecoded, copies: MAX_COPIES, queues: Queues::Fair }
+        Self { gaps: Gaps::Undecoded, copies: MAX_COPIES, queues: Queues::Fair, confirm: true }
     }
 }

@@ -70,6 +70,10 @@ pub(super) struct Stored {
     pub(super) size: u64,
     /// Retention epochs before it was stored.
     epoch: u64,
+    /// When it was stored, in nanoseconds.
+    pub(super) time: u64,
+    /// How many packets that may not have arrived it depends on, one through the other.
+    pub(super) depth: u8,
     /// Virtual address.
     start: u64,
 }
@@ -106,6 +110,8 @@ pub(super) enum Refusal {
     Ambiguous,
     Overloaded,
     Short,
+    /// It may not have arrived.
+    Unconfirmed,
     /// The packet is a retransmission.
     Again,
 }
@@ -151,6 +157,8 @@ pub(super) struct Store {
     /// Names of packets that went when buckets were resized: devices may hold them still.
     lingering: HashSet<(u32, u64)>,
     copies_of: HashMap<u64, u32>,
+    /// Keys of packets that a host has sent again: devices may not have them.
+    missing: HashSet<u64>,
     pub(super) counts: Counts,
     markers: Vec<u32>,
     fingerprints: Vec<u64>,
@@ -198,6 +206,7 @@ impl Store {
             names: HashMap::new(),
             lingering: HashSet::new(),
             copies_of: HashMap::new(),
+            missing: HashSet::new(),
             counts: Counts::default(),
             markers: Vec::new(),
             fingerprints: Vec::new(),
@@ -220,6 +229,18 @@ impl Store {
     /// when they were resized before.
     pub(super) fn begin_switch(&mut self) {
         self.lingering.clear();
+    }
+
+    /// A host has sent a packet again: a device may not have it, or not all of it.
+    pub(super) fn miss(&mut self, key: u64) {
+        if self.has_copy(key) {
+            self.missing.insert(key);
+        }
+    }
+
+    /// Whether a host has sent a packet again.
+    pub(super) fn misses(&self, stored: &Stored) -> bool {
+        self.missing.contains(&stored.copy)
     }
 
     /// Whether a packet with this key is here.
@@ -247,8 +268,8 @@ impl Store {
         self.index.memory() as u64
     }
 
-    /// Whether a path would have more than `share` and half of a bucket with so many bytes more, and
-    /// drive out what other paths have stored lately.
+    /// Whether a path would have more than twice its `share` and half of a bucket with so many bytes
+    /// more, and drive out what other paths have stored lately.
     pub(super) fn presses(
         &self,
         (queue, device): (u32, DeviceId),
@@ -259,7 +280,7 @@ impl Store {
         let Some(bucket) = self.buckets.get(&(queue, device)) else { return false };
         let mut over = (bucket.used + size).saturating_sub(bucket.capacity);
         let with = bucket.of_paths.get(&path).copied().unwrap_or(0) + size;
-        if over == 0 || with <= share.max(bucket.capacity / 2) {
+        if over == 0 || with <= (2 * share).max(bucket.capacity / 2) {
             return false;
         }
         for &slot in &bucket.queue {
@@ -502,6 +523,9 @@ impl Store {
                 self.lingering.insert((gone.path, gone.name));
             }
             forget(&mut self.copies_of, gone.copy);
+            if !self.copies_of.contains_key(&gone.copy) {
+                self.missing.remove(&gone.copy);
+            }
         }
     }
 
@@ -563,6 +587,8 @@ impl Stored {
             nulls,
             size,
             epoch: 0,
+            time: 0,
+            depth: 0,
             start: 0,
         }
     }

@@ -5,6 +5,7 @@
 
 mod follow;
 mod laws;
+mod losses;
 mod rules;
 
 use std::sync::Arc;

@@ -43,6 +43,8 @@ pub(super) struct Document {
     delivered: u64,
     lost: u64,
     undecodable: u64,
+    /// Footprint of sending again what was lost or could not be decoded, once and plain.
+    resent_bytes: u64,
     damaged: u64,
     collisions: u64,
     updates: u64,
@@ -60,7 +62,8 @@ pub(super) struct Document {
 #[derive(Serialize)]
 pub(super) struct Run {
     name: &'static str,
-    /// Share of the footprint saved after the first epoch, with the bytes of shims.
+    /// Share of the footprint saved after the first epoch, with the bytes of shims and of packets
+    /// that are sent again.
     reduction: f64,
     /// The same with the first epoch, when caches are empty.
     whole_run: f64,
@@ -124,12 +127,13 @@ impl Run {
         let report = &carried.report;
         let settled: Vec<_> = report.epochs.iter().filter(|epoch| epoch.epoch > 0).collect();
         let (before, after) = settled.iter().fold((0, 0), |sum, epoch| {
-            (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after)
+            let all = epoch.footprint.with(epoch.resent);
+            (sum.0 + all.before, sum.1 + all.after)
         });
         let line = |epoch: &oncewire_plan::emulate::EpochReport| EpochLine {
             epoch: epoch.epoch,
             packets: epoch.packets,
-            reduction: epoch.footprint.reduction(),
+            reduction: epoch.footprint.with(epoch.resent).reduction(),
             matches: epoch.matches,
             busiest: epoch.busiest,
             shed: epoch.overloaded,
@@ -138,7 +142,7 @@ impl Run {
         Run {
             name,
             reduction: output::savings(after, before),
-            whole_run: report.footprint.reduction(),
+            whole_run: report.footprint.with(report.resent).reduction(),
             expected: report.expected,
             epochs: report.epochs.iter().map(line).collect(),
             replans: carried.replans,
@@ -185,6 +189,7 @@ pub(super) fn document(
         delivered: report.delivered,
         lost: report.lost,
         undecodable: report.undecodable,
+        resent_bytes: report.resent.after,
         damaged: report.damaged,
         collisions: report.collisions,
         updates: report.updates,
@@ -196,6 +201,7 @@ pub(super) fn document(
             ("more than a shim carries", refusals.many),
             ("packets sent again, plain", refusals.retransmission),
             ("in a gap", refusals.gap),
+            ("not known to have arrived", refusals.unconfirmed),
         ],
         shim_bytes: report.ingresses.iter().map(|ingress| ingress.shim_bytes).sum(),
         matches: report.ingresses.iter().map(|ingress| ingress.matches).sum(),
@@ -238,6 +244,9 @@ fn fate(report: &Report) -> String {
         fate += &format!(
             "; {dropped} were dropped, because a device did not have the content that they refer to"
         );
+    }
+    if report.resent.after > 0 {
+        fate += "; all of these count as sent again, once and plain";
     }
     fate + "."
 }

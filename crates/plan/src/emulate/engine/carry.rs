@@ -1,6 +1,6 @@
 //! Carrying one packet through the network.
 
-use super::{Carrier, Emulation, Pair};
+use super::{Carrier, Emulation, Pair, Scheduled};
 use crate::{
     DeviceId, Error, Instance, LinkId, NodeId,
     emulate::{
@@ -43,10 +43,8 @@ impl Emulation<'_> {
         }
     }
 
-    pub(super) fn carry_planned(
-        &mut self,
-        Entering { packet, identity, number, whole }: Entering<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn carry_planned(&mut self, entering: Entering<'_>) -> Result<(), Error> {
+        let Entering { packet, identity, number, whole } = entering;
         let Carrier::Planned(planned) = &mut self.carrier else {
             unreachable!("it was looked at just now")
         };
@@ -56,6 +54,8 @@ impl Emulation<'_> {
             window: self.settings.finding.window,
             known: &self.known,
             rules: self.settings.rules,
+            now: packet.time,
+            round_trip: self.settings.round_trip,
         };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;
@@ -86,6 +86,7 @@ impl Emulation<'_> {
             self.report.count_bytes(&mut self.current, self.instance, link, number, whole, bytes);
             if self.loss > 0.0 && self.losses.unit() < self.loss {
                 self.report.lost += 1;
+                self.send_again(entering, true);
                 return Ok(());
             }
             let Some(device) = device else { continue };
@@ -106,17 +107,31 @@ impl Emulation<'_> {
                     )
                 })?;
                 self.report.damaged += 1;
+                self.send_again(entering, false);
                 return Ok(());
             }
         }
         let link = route.links[route.links.len() - 1];
-        self.arrive(packet, link, &flight)
+        self.arrive(entering, link, &flight)
     }
 
-    pub(super) fn carry_by_links(
-        &mut self,
-        Entering { packet, identity, number, whole }: Entering<'_>,
-    ) -> Result<(), Error> {
+    /// A host sends a packet again, plain, since it was lost or could not be decoded.
+    fn send_again(&mut self, entering: Entering<'_>, lost: bool) {
+        let Entering { packet, number, whole, .. } = entering;
+        let route = &self.routes[packet.path as usize];
+        let links = route.links.iter().filter(|&&link| self.instance.counted[link]).count() as u64;
+        let before = if lost { whole * links } else { 0 };
+        self.report.resent.count(before, whole * links);
+        self.current.resent.count(before, whole * links);
+        if matches!(self.carrier, Carrier::Planned(_)) && self.settings.rules.confirm {
+            let copy = self.hash.copy(&packet.header, &packet.payload);
+            let time = packet.time.saturating_add(self.settings.round_trip);
+            self.at(time, Scheduled::Again { ingress: number as u32, copy });
+        }
+    }
+
+    pub(super) fn carry_by_links(&mut self, entering: Entering<'_>) -> Result<(), Error> {
+        let Entering { packet, identity, number, whole } = entering;
         let Carrier::Links { pairs, limits } = &mut self.carrier else {
             unreachable!("it was looked at just now")
         };
@@ -148,6 +163,7 @@ impl Emulation<'_> {
                 );
                 if self.loss > 0.0 && self.losses.unit() < self.loss {
                     self.report.lost += 1;
+                    self.send_again(entering, true);
                     return Ok(());
                 }
                 continue;
@@ -159,6 +175,7 @@ impl Emulation<'_> {
             self.report.ingresses[number].shim_bytes += shim;
             if self.loss > 0.0 && self.losses.unit() < self.loss {
                 self.report.lost += 1;
+                self.send_again(entering, true);
                 return Ok(());
             }
             let passed = pair.decode(crossing, &mut flight).map_err(|error| {
@@ -179,6 +196,7 @@ impl Emulation<'_> {
                 self.report.damaged += u64::from(passed.damaged);
                 self.report.undecodable += u64::from(!passed.damaged);
                 self.current.undecodable += u64::from(!passed.damaged);
+                self.send_again(entering, false);
                 return Ok(());
             }
             if flight.body.bytes() != &packet.payload[..] {
@@ -198,12 +216,13 @@ impl Emulation<'_> {
     }
 
     /// The packet leaves the network.
-    pub(super) fn arrive(
+    fn arrive(
         &mut self,
-        packet: &Packet,
+        entering: Entering<'_>,
         link: LinkId,
         flight: &InFlight,
     ) -> Result<(), Error> {
+        let packet = entering.packet;
         if !flight.shim.is_empty() {
             let shim = Shim::take_head(&self.settings.format, packet.path, &mut &flight.shim[..])
                 .map_err(|error| {
@@ -220,6 +239,7 @@ impl Emulation<'_> {
                 })?;
                 self.report.undecodable += 1;
                 self.current.undecodable += 1;
+                self.send_again(entering, false);
                 return Ok(());
             }
         }

@@ -57,6 +57,11 @@ impl Emulation<'_> {
                 self.known[path as usize] = self.routes[path as usize].clone();
                 self.rerouted = true;
             }
+            Scheduled::Again { ingress, copy } => {
+                if let Carrier::Planned(planned) = &mut self.carrier {
+                    planned.ingresses[ingress as usize].sent_again(copy);
+                }
+            }
             Scheduled::Loss(loss) => {
                 self.loss = loss;
                 self.excused |= loss > 0.0;

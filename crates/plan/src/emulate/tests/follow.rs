@@ -19,7 +19,8 @@ impl Replanner for First {
 fn run(replanner: bool, notice: u64) -> Report {
     let network = network(5, &[(0, 1), (1, 3), (0, 2), (2, 3), (3, 4)]);
     let instance = instance(network, &[&[0, 1, 4]], |_| ());
-    let mut emulation = planned(&instance, vec![vec![share(0, ALL, 1)]], settings());
+    let settings = Settings { round_trip: 0, ..settings() };
+    let mut emulation = planned(&instance, vec![vec![share(0, ALL, 1)]], settings);
     if replanner {
         emulation = emulation.with_replanner(First(instance.clone()));
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn with(gaps: Gaps, copies: u8, queues: Queues) -> Settings {
-    Settings { rules: Rules { gaps, copies, queues }, ..settings() }
+    Settings { rules: Rules { gaps, copies, queues, confirm: true }, ..settings() }
 }
 
 /// A, B with a part of A, and C with that part and B's own; where A and B are cached, and how many
@@ -91,11 +91,11 @@ fn of_several_copies_the_one_that_saves_most_is_used() {
 #[test]
 fn paths_share_a_queue() {
     let instance = fork();
-    let bucket = Share { from: 0, to: ALL, device: DeviceId(0), bytes: 10 * 540 };
+    let bucket = |packets: u64| Share { bytes: packets * 540, ..share(0, ALL, 0) };
     // Thirty packets of path 0, then one of them again; with five of path 1 before or after.
     let run = |queues: Queues, again: u64, quiet: [bool; 2]| {
         let settings = with(Gaps::Undecoded, 4, queues);
-        let mut emulation = planned(&instance, vec![vec![bucket], vec![bucket]], settings);
+        let mut emulation = planned(&instance, vec![vec![bucket(4)], vec![bucket(16)]], settings);
         let mut source = Source::default();
         let few = |emulation: &mut Emulation<'_>, source: &mut Source| {
             for number in 100..105 {
@@ -117,8 +117,8 @@ fn paths_share_a_queue() {
         (packets, emulation.report().ingresses[0].matches)
     };
     // The first and the last of the burst, which is alone.
-    for (again, [paths, whole]) in [(9, [0, 0]), (10, [0, 1]), (19, [0, 1]), (20, [1, 1])] {
-        assert_eq!(run(Queues::Paths, again, [false; 2]), (10, paths), "{again}");
+    for (again, [paths, whole]) in [(9, [0, 0]), (10, [0, 1]), (25, [0, 1]), (26, [1, 1])] {
+        assert_eq!(run(Queues::Paths, again, [false; 2]), (4, paths), "{again}");
         assert_eq!(run(Queues::Ingress, again, [false; 2]), (20, whole), "{again}");
         assert_eq!(run(Queues::Fair, again, [false; 2]), (20, whole), "{again}");
     }
