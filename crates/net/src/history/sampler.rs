@@ -6,10 +6,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How far the age of a session may be from what is expected, to be the same session: states are
-/// taken of a busy process.
-const TOLERANCE: Duration = Duration::from_millis(700);
-
 /// A session, or a peer of a link, at one moment.
 #[derive(Debug)]
 struct Part {
@@ -166,15 +162,16 @@ fn record(before: Option<&Moment>, now: &Moment, time: u64, seconds: u64) -> Rec
     }
     let mut sum = Amounts::default();
     for part in &now.parts {
-        let same = |old: &&&Part| match (part.age, old.age) {
-            (Some(age), Some(old_age)) => {
-                age.abs_diff(old_age + passed) <= TOLERANCE && part.amounts.continues(&old.amounts)
-            }
-            _ => true,
+        // A session gets older and its counters grow. Of several, it is the one whose age fits best;
+        // a state that came late, from a busy process, must not make it a new one.
+        let misfit = |old: &Part| match (part.age, old.age) {
+            (Some(age), Some(before)) => (age >= before && part.amounts.continues(&old.amounts))
+                .then(|| age.abs_diff(before + passed)),
+            _ => Some(Duration::ZERO),
         };
-        let candidates = earlier.get_mut(&*part.peer.key);
-        let old = candidates.and_then(|all| {
-            let at = all.iter().position(|old| same(&old))?;
+        let old = earlier.get_mut(&*part.peer.key).and_then(|all| {
+            let fits = all.iter().enumerate().filter_map(|(at, old)| Some((misfit(old)?, at)));
+            let (_, at) = fits.min()?;
             Some(all.swap_remove(at))
         });
         let change = old.map_or(part.amounts, |old| part.amounts.since(&old.amounts));

@@ -97,6 +97,9 @@ fn samples_are_changes_and_sessions_may_come_and_go() {
     // Two sessions of one peer are one row.
     let fourth = at(4, 207, vec![session("a", 1, 95), session("a", 0, 2), session("b", 4, 61)]);
     assert_eq!(of(&fourth), [("a".into(), 7)]);
+    // The state came late, and the older session of a ended.
+    let fifth = at(5, 210, vec![session("a", 4, 3), session("b", 8, 63)]);
+    assert_eq!(of(&fifth), [("a".into(), 1), ("b".into(), 2)]);
 }
 
 #[test]
