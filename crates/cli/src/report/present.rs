@@ -62,20 +62,29 @@ fn summary(sums: &Sums, price: Option<&Price>) -> Summary {
         seconds if seconds < 2 * DAY => format::number(seconds as f64, Unit::Seconds),
         _ => format!("{days} days"),
     };
+    let recorded = format::number(sums.all.seconds as f64, Unit::Seconds);
+    let all_time = sums.until - sums.since;
+    // A history that began lately says little of the period that was asked for.
+    let is_covered = sums.all.seconds.saturating_mul(10) >= all_time.saturating_mul(9);
+    let span = if is_covered || content == 0 {
+        format!("the last {period}")
+    } else {
+        format!("the {recorded} recorded")
+    };
     let money = price.map(|price| price.of(saved(all)));
     let headline = match (&share(all), &money) {
-        _ if content == 0 => format!("Nothing was carried in the last {period}."),
+        _ if content == 0 => format!("Nothing was carried in {span}."),
         (Cell::Number(saved), Some(money)) if *saved > 0.0 => format!(
-            "{} of {} did not cross the wire in the last {period}, which saved {money}.",
+            "{} of {} did not cross the wire in {span}, which saved {money}.",
             percent(all),
             format::bytes(content)
         ),
         (Cell::Number(saved), None) if *saved > 0.0 => format!(
-            "{} of {} did not cross the wire in the last {period}.",
+            "{} of {} did not cross the wire in {span}.",
             percent(all),
             format::bytes(content)
         ),
-        _ => format!("Nothing was saved in the last {period}."),
+        _ => format!("Nothing was saved in {span}."),
     };
     let mut facts = vec![
         Fact::new("carried", format::bytes(content), "for applications, both directions"),
@@ -85,8 +94,6 @@ fn summary(sums: &Sums, price: Option<&Price>) -> Summary {
     if let (Some(price), Some(money)) = (price, money) {
         facts.push(Fact::new("money", money, format!("saved, at {price}")));
     }
-    let recorded = format::number(sums.all.seconds as f64, Unit::Seconds);
-    let all_time = sums.until - sums.since;
     let covered = format::part(sums.all.seconds.min(all_time), all_time);
     facts.push(Fact::new("recorded", recorded, format!(", {covered} of the period")));
     if all.flows_opened > 0 {
@@ -366,7 +373,10 @@ mod tests {
         let lost = Record { time: 5, seconds: 1, amounts, ..Record::default() };
         let price = "$1000/TB".parse().unwrap();
         let lost = text(&Sums::of(&[lost], 0, 3600), Some(&price));
-        assert!(lost.contains("Nothing was saved") && lost.contains("−$0.0010"), "{lost}");
+        assert!(
+            lost.contains("Nothing was saved in the 1 s recorded.") && lost.contains("−$0.0010"),
+            "{lost}"
+        );
         assert!(lost.contains("−100.0 %"), "{lost}");
     }
 }
