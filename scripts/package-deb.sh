@@ -24,7 +24,7 @@ completions() { install -d "$(dirname "$2")"; "$program" completions "$1" > "$2"
 completions bash "$root/usr/share/bash-completion/completions/oncewire"
 completions zsh "$root/usr/share/zsh/vendor-completions/_oncewire"
 completions fish "$root/usr/share/fish/vendor_completions.d/oncewire.fish"
-for unit in docs/examples/*.service; do
+for unit in docs/examples/*.service docs/examples/*.socket; do
   install -Dm 644 "$unit" "$root/usr/lib/systemd/system/$(basename "$unit")"
 done
 sed -i 's,/usr/local/bin/,/usr/bin/,' "$root"/usr/lib/systemd/system/*

@@ -52,7 +52,7 @@ client="$(as oncewire keygen /etc/oncewire/connect.key | grep -o 'ow1[A-Za-z0-9_
 as tee /etc/oncewire/serve.toml <<CONF
 key = "/etc/oncewire/serve.key"
 peer = ["$client branch"]
-listen = ["7077"]
+listen = ["*:7077"]
 allow = ["127.0.0.1:8000"]
 status = "/run/oncewire-serve/status.sock"
 history = "/var/lib/oncewire-serve/history"
@@ -64,7 +64,7 @@ peer = ["$server"]
 forward = ["9000:127.0.0.1:8000"]
 status = "/run/oncewire-connect/status.sock"
 CONF
-systemctl enable --now oncewire-serve oncewire-connect
+systemctl enable --now oncewire-serve.socket oncewire-serve oncewire-connect
 fetch
 fetch
 as oncewire status --socket /run/oncewire-serve/status.sock
@@ -76,6 +76,15 @@ systemctl is-active oncewire-serve oncewire-connect
 test "$(systemctl show -p MainPID --value oncewire-serve)" != "$first"
 fetch
 
+# Nobody is refused while the server restarts.
+touch knocking
+(while [ -e knocking ]; do (: < /dev/tcp/127.0.0.1/7077) 2>/dev/null || echo refused; done) > knocks &
+systemctl restart oncewire-serve
+fetch
+rm knocking
+wait
+test ! -s knocks
+
 apt-get remove -y oncewire
 test ! -e /usr/bin/oncewire
 if grep -lx oncewire /proc/[0-9]*/comm; then exit 1; fi
@@ -85,6 +94,7 @@ apt-get install -y --no-install-recommends ./new.deb
 test "$(systemctl is-active oncewire-serve || true)" = inactive
 systemctl start oncewire-serve oncewire-connect
 fetch
+test "$(systemctl is-enabled oncewire-serve.socket || true)" = disabled
 apt-get purge -y oncewire 2>&1 | tee purge
 grep -q 'are left in /etc/oncewire' purge
 test ! -e /var/lib/oncewire-serve

@@ -139,6 +139,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         let (document, render) = (document(&end), daemon.render);
         tokio::spawn(admin.run(Answers { document, render, history, pages: daemon.pages }));
     }
+    service::warn_of_unused();
     (daemon.ready)(&end.status());
     let watchdog = service::ready("carries connections");
     let refused = loop {

@@ -1,12 +1,16 @@
 //! What a process tells the service manager that started it: systemd's protocol of `NOTIFY_SOCKET`
-//! (sd_notify(3)).
+//! (sd_notify(3)); and the listeners that it got from the manager (sd_listen_fds(3)).
 //!
 //! Without such a manager nothing is sent. A failure to send concerns nobody but the manager, which
 //! notices by its own time limits.
 
+use crate::sync::lock;
 use sd_notify::NotifyState;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use tokio::task::AbortHandle;
+use tracing::warn;
 
 /// Pings the manager's watchdog until it is dropped: from the runtime, so that a runtime that no
 /// longer runs tasks is noticed.
@@ -56,4 +60,41 @@ pub(crate) fn reloaded() {
 /// It drains, and ends soon.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+}
+
+/// Listeners that the manager passed and nobody took. It keeps its own copies, so connections that
+/// arrive while this process is restarted wait in their queues.
+fn passed() -> &'static Mutex<Vec<(SocketAddr, TcpListener)>> {
+    static PASSED: OnceLock<Mutex<Vec<(SocketAddr, TcpListener)>>> = OnceLock::new();
+    PASSED.get_or_init(|| {
+        let mut from = listenfd::ListenFd::from_env();
+        let mut passed = Vec::new();
+        for at in 0..from.len() {
+            let taken = from.take_tcp_listener(at).and_then(|listener| {
+                listener.map(|listener| Ok((listener.local_addr()?, listener))).transpose()
+            });
+            match taken {
+                Ok(listener) => passed.extend(listener),
+                Err(error) => {
+                    warn!(%error, number = at + 1, "a socket of the service manager is not used: only TCP listeners are");
+                }
+            }
+        }
+        Mutex::new(passed)
+    })
+}
+
+/// The listener for this address, if the manager passed one.
+pub(crate) fn passed_listener(address: SocketAddr) -> Option<TcpListener> {
+    let mut passed = lock(passed());
+    let at = passed.iter().position(|(passed, _)| *passed == address)?;
+    Some(passed.swap_remove(at).1)
+}
+
+/// Warns of listeners that the manager passed and the configuration does not name: connections to
+/// them would wait for ever. Closes them.
+pub(crate) fn warn_of_unused() {
+    for (address, _) in lock(passed()).drain(..) {
+        warn!(%address, "the service manager listens here, but the configuration does not");
+    }
 }

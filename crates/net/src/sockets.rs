@@ -1,6 +1,8 @@
 //! TCP sockets: their options, listening, and connecting to one of a name's addresses.
 
 use crate::listener::Bind;
+#[cfg(unix)]
+use crate::service;
 use crate::target::Host;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -144,6 +146,15 @@ fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    #[cfg(unix)]
+    if let Some(listener) = service::passed_listener(address) {
+        keep_urgent(socket2::SockRef::from(&listener));
+        if INHERITS {
+            tune(socket2::SockRef::from(&listener))?;
+        }
+        listener.set_nonblocking(true)?;
+        return TcpListener::from_std(listener);
+    }
     let socket = new_socket(address)?;
     accept_both(socket2::SockRef::from(&socket), address);
     // After a restart the port may still have connections of the earlier process.

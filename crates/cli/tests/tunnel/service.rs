@@ -1,7 +1,10 @@
 //! What a process tells the service manager that started it.
 
 use crate::support::*;
-use oncewire_testkit::servers::Running;
+use oncewire_testkit::servers::{Running, free_port};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -80,4 +83,40 @@ fn units_are_sandboxed_and_valid() {
         let judged = finish(command.arg(examples.join(unit)));
         assert!(judged.status.success(), "{unit}: {}", text(&judged));
     }
+}
+
+/// `systemd-socket-activate` listens, and becomes the program at the first connection, which would
+/// not be served if the program listened itself.
+#[test]
+fn a_listener_of_the_service_manager_is_used() {
+    if !Path::new("/usr/bin/systemd-socket-activate").exists() {
+        oncewire_testkit::skip!("systemd-socket-activate is not installed");
+    }
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let public = keygen(&path("a.key"));
+    let address = |port: u16| format!("127.0.0.1:{port}");
+    let [used, unused] = [(); 2].map(|()| address(free_port().unwrap()));
+    let mut command = Command::new("systemd-socket-activate");
+    command
+        .args(["--listen", &used, "--listen", &unused, ONCEWIRE, "serve", "--listen", &used])
+        .args(["--allow", "localhost:*", "--memory", "32M", "--peer", &public, "--key"])
+        .arg(path("a.key"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(path("log")).unwrap());
+    let _process = Running::start(&mut command).unwrap();
+    let mut first = None;
+    wait_until("the manager listens", || {
+        first = first.take().or_else(|| TcpStream::connect(&used).ok());
+        first.is_some()
+    });
+    let log = || std::fs::read_to_string(path("log")).unwrap();
+    let line = format!("the configuration does not address={unused}");
+    wait_until("it serves", || log().contains(" INFO listening") && log().contains(&line));
+    // It answers where it was passed a listener, and has closed the other.
+    let mut first = first.unwrap();
+    first.write_all(b"not TLS").unwrap();
+    assert!(first.read_to_end(&mut Vec::new()).is_ok_and(|answer| answer > 0), "{}", log());
+    assert!(TcpStream::connect(&unused).is_err());
 }
