@@ -363,7 +363,7 @@ class Results:
         of_ideal = lambda place, scheme: mean([a / b for a, b in zip(saved[place, scheme], saved[place, IDEAL])])
         below = lambda place, scheme: sum(a < b for a, b in zip(saved[place, scheme], saved[place, HOP]))
         lines = [[scheme] + [percent(of_ideal(place, scheme)) for place in order]
-                 + [" ".join(str(below(place, scheme)) for place in order) if scheme not in (HOP, IDEAL) else ""] for scheme in schemes]
+                 + [" ".join(str(below(place, scheme)) for place in order) if not scheme.startswith((HOP, IDEAL)) else ""] for scheme in schemes]
         self.tables["rules"] = table(["rules"] + heading + ["ingresses below hop-by-hop"], lines, 1)
         self.values["rules-ingresses"] = str(len(saved[order[0], IDEAL]))
 
