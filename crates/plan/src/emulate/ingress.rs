@@ -11,7 +11,8 @@ use super::{
     route::Route,
     rules::{Gaps, Queues, Rules},
     shim::{Format, Shim, Spec},
-    store::{Found, Refusal, Store, Stored},
+    store::Store,
+    stored::{Found, Refusal, Stored},
 };
 use crate::{DeviceId, Error, HeaderHash};
 

@@ -5,7 +5,8 @@ use super::{
     ingress::{literals, spec},
     node::{Body, CacheTask, InFlight, Node, Processed},
     shim::{Format, Shim, ShimError},
-    store::{Finding, Found, Refusal, Store, Stored},
+    store::{Finding, Store},
+    stored::{Found, Refusal, Stored},
 };
 use crate::{DeviceId, Error};
 

@@ -20,6 +20,7 @@ mod route;
 mod rules;
 mod shim;
 mod store;
+mod stored;
 #[cfg(test)]
 mod tests;
 pub mod workload;

@@ -7,10 +7,7 @@
 //! table knows them: [`RING`] times what the buckets hold, so that a bucket may keep its packets
 //! that many times longer than the average bucket before the table loses them.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use oncewire_codec::{
     Geometry, Kernels,
@@ -18,8 +15,12 @@ use oncewire_codec::{
 };
 use oncewire_family::SamplerKind;
 
-use super::{index::Index, shim::MAX_PAYLOAD};
-use crate::{DeviceId, Error, HeaderHash, error::EmulationError};
+use super::{
+    index::Index,
+    shim::MAX_PAYLOAD,
+    stored::{Found, Refusal, Stored, Worth, extent},
+};
+use crate::{DeviceId, Error, error::EmulationError};
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
 pub(super) const RING: u64 = 4;
@@ -49,51 +50,6 @@ impl Default for Finding {
     }
 }
 
-/// A packet in the store.
-#[derive(Debug)]
-pub(super) struct Stored {
-    /// The FIFO queue that it is in, with those of its device.
-    pub(super) queue: u32,
-    pub(super) path: u32,
-    pub(super) name: u64,
-    pub(super) hash: HeaderHash,
-    /// The device that caches it.
-    pub(super) device: DeviceId,
-    /// Version of the allocation that assigned it.
-    pub(super) version: u32,
-    /// Key of five-tuple and payload.
-    pub(super) copy: u64,
-    pub(super) payload: Arc<[u8]>,
-    /// Null regions, which nothing may refer to: `from..to`, ascending and disjoint.
-    pub(super) nulls: Vec<(u32, u32)>,
-    /// Bytes that it takes in its bucket.
-    pub(super) size: u64,
-    /// Retention epochs before it was stored.
-    epoch: u64,
-    /// When it was stored, in nanoseconds.
-    pub(super) time: u64,
-    /// How many packets that may not have arrived it depends on, one through the other.
-    pub(super) depth: u8,
-    /// Virtual address.
-    start: u64,
-}
-
-/// A match that was found: `length` bytes at `at` of the packet are those at `offset` of the stored
-/// one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) slot: u32,
-    pub(super) at: u32,
-    pub(super) offset: u32,
-    pub(super) length: u32,
-}
-
-impl Found {
-    pub(super) fn end(&self) -> u32 {
-        self.at + self.length
-    }
-}
-
 #[derive(Debug, Default)]
 struct Bucket {
     capacity: u64,
@@ -101,19 +57,6 @@ struct Bucket {
     queue: VecDeque<u32>,
     /// Bytes of each path that has any.
     of_paths: BTreeMap<u32, u64>,
-}
-
-/// Why a match is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    Overlap,
-    Ambiguous,
-    Overloaded,
-    Short,
-    /// It may not have arrived.
-    Unconfirmed,
-    /// The packet is a retransmission.
-    Again,
 }
 
 /// Counters of a store.
@@ -164,9 +107,6 @@ pub(super) struct Store {
     fingerprints: Vec<u64>,
     hits: Vec<u64>,
 }
-
-/// What a match is worth, or why not to use it.
-pub(super) type Worth = Result<u64, Refusal>;
 
 impl Store {
     /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds:
@@ -564,58 +504,12 @@ impl Store {
     }
 }
 
-impl Stored {
-    /// A packet without null regions.
-    pub(super) fn new(
-        queue: u32,
-        (path, name, hash): (u32, u64, HeaderHash),
-        (device, version): (DeviceId, u32),
-        copy: u64,
-        payload: Arc<[u8]>,
-        size: u64,
-    ) -> Self {
-        let nulls = Vec::new();
-        Self {
-            queue,
-            path,
-            name,
-            hash,
-            device,
-            version,
-            copy,
-            payload,
-            nulls,
-            size,
-            epoch: 0,
-            time: 0,
-            depth: 0,
-            start: 0,
-        }
-    }
-}
-
 fn ring(capacity: u64, expected_rate: f64, copies: u8) -> Result<(Geometry, Index), Error> {
     let failed = |reason: String| EmulationError::Store { bytes: capacity, reason };
     let geometry = Geometry::new(capacity, 0).map_err(|error| failed(error.to_string()))?;
     let slots = (capacity as f64 / expected_rate * ROOM).ceil() as u64;
     let index = Index::new(geometry, slots, copies).map_err(failed)?;
     Ok((geometry, index))
-}
-
-/// The region without null bytes around a position.
-fn extent(stored: &Stored, position: usize) -> (usize, usize) {
-    let mut low = 0;
-    for &(from, to) in &stored.nulls {
-        let (from, to) = (from as usize, to as usize);
-        if position < from {
-            return (low, from);
-        }
-        if position < to {
-            return (position, position);
-        }
-        low = to;
-    }
-    (low, stored.payload.len())
 }
 
 fn forget<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) {

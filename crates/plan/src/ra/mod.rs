@@ -21,6 +21,7 @@ pub mod prefixes;
 pub mod profile;
 mod program;
 mod reduce;
+mod schemes;
 mod steps;
 #[cfg(test)]
 mod tests;

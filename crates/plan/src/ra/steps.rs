@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use super::{
-    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Scheme, Unfinished,
+    Classes, Cost, LoadLimit, Objective, OfIngress, Outcome, Request, Routes, Unfinished,
     bound::Effort,
     each::{each, paths, shortest, whole},
     few::Few,
@@ -21,7 +21,6 @@ use super::{
 use crate::{
     Error, LinkId, NodeId, Watch,
     error::{RouteError, TopologyError, quote},
-    network::Link,
 };
 
 /// Computes routes. If the observer cancels, the best routes so far, with their gap: at first
@@ -90,22 +89,22 @@ pub fn run_warm(
     }
 }
 
-struct Steps<'a> {
-    request: &'a Request<'a>,
+pub(super) struct Steps<'a> {
+    pub(super) request: &'a Request<'a>,
     /// Scaled.
-    ingresses: Vec<(NodeId, Classes)>,
+    pub(super) ingresses: Vec<(NodeId, Classes)>,
     problems: Vec<Problem>,
     capacities: Vec<Option<f64>>,
-    eliminates: Vec<bool>,
+    pub(super) eliminates: Vec<bool>,
     costs: Prices,
     scale: f64,
-    unfinished: Unfinished,
-    watch: &'a dyn Watch,
+    pub(super) unfinished: Unfinished,
+    pub(super) watch: &'a dyn Watch,
 }
 
 /// Routes that minimize the load without elimination (LP-SP), and that load.
-struct Plain {
-    routes: Routes,
+pub(super) struct Plain {
+    pub(super) routes: Routes,
     load: f64,
 }
 
@@ -191,12 +190,12 @@ impl Steps<'_> {
         below(&judged.loads, limit) && (!self.request.safety_net || below(&judged.copies, 1.0))
     }
 
-    fn judge(&self, routes: &Routes) -> Result<Judged, Error> {
+    pub(super) fn judge(&self, routes: &Routes) -> Result<Judged, Error> {
         let Self { request, ingresses, eliminates, .. } = self;
         judge::judge(request.network, request.cost, ingresses, routes, eliminates)
     }
 
-    fn busiest(&self, loads: &[f64]) -> Option<f64> {
+    pub(super) fn busiest(&self, loads: &[f64]) -> Option<f64> {
         judge::busiest(loads, &self.capacities).map(|busiest| busiest.1)
     }
 
@@ -530,60 +529,6 @@ impl Steps<'_> {
                 rounds: 0,
             })
             .collect()
-    }
-
-    /// These routes and those that they are compared with.
-    fn schemes(
-        &mut self,
-        plain: Option<&Plain>,
-        shortest: &Judged,
-        routes: &Routes,
-        judged: &Judged,
-    ) -> Result<Vec<Scheme>, Error> {
-        let mut schemes = self.own_schemes(shortest, judged);
-        match plain.map(|plain| self.other_schemes(plain, routes)) {
-            None => {}
-            Some(Err(Error::Stopped)) => self.unfinished.schemes = true,
-            Some(others) => drop(schemes.splice(2..2, others?)),
-        }
-        Ok(schemes)
-    }
-
-    /// Shortest paths, and these routes.
-    fn own_schemes(&self, shortest: &Judged, judged: &Judged) -> Vec<Scheme> {
-        vec![
-            self.scheme("SP", &shortest.copies),
-            self.scheme("SP-RE", &shortest.loads),
-            self.scheme("RA", &judged.loads),
-        ]
-    }
-
-    /// Schemes over the routes for the least load without elimination, and the thesis's heuristic.
-    fn other_schemes(&self, plain: &Plain, routes: &Routes) -> Result<Vec<Scheme>, Error> {
-        let Self { request, ingresses, eliminates, watch, .. } = self;
-        watch.proceed()?;
-        let network = request.network;
-        let each: Vec<f64> = network.links.iter().map(|link| self.each(link)).collect();
-        let found = self.judge(&plain.routes)?;
-        let ideal = heuristic::ideal(network, ingresses, &plain.routes, eliminates, *watch)?;
-        let packets = heuristic::packets(network, ingresses, routes, eliminates, &each, *watch)?;
-        Ok(vec![
-            self.scheme("LP-SP", &found.copies),
-            self.scheme("SP-Optimal", &ideal),
-            self.scheme("LP-SP with RE", &found.loads),
-            self.scheme("RA-Heuristic", &packets),
-        ])
-    }
-
-    fn scheme(&self, name: &'static str, loads: &[f64]) -> Scheme {
-        let links = &self.request.network.links;
-        let footprint = loads.iter().zip(links).map(|(load, link)| load * self.each(link)).sum();
-        Scheme { name, footprint, utilization: self.busiest(loads) }
-    }
-
-    /// What a byte costs on a link.
-    fn each(&self, link: &Link) -> f64 {
-        if self.request.cost == Cost::Latency { link.latency } else { 1.0 }
     }
 }
 
