@@ -144,7 +144,7 @@ fn log_refusal(driver: &Driver, target: &[u8], refused: Refusal) {
                 address,
                 target,
                 suppressed,
-                "connection refused: no rule for this peer allows its target"
+                "connection refused: no --allow, --allow-listen or rule of the peer allows its target"
             );
         }
         Some(suppressed) => {

@@ -112,7 +112,7 @@ fn refused_targets_and_sessions_are_logged_with_peer_and_address() {
     assert_eq!(exchange(tunnel.way(0), b"hello").unwrap(), b"hello");
     assert!(exchange(tunnel.way(1), b"hello").is_err(), "nothing is there, and nothing is allowed");
     wait_until("the server says so", || {
-        tunnel.serve.said().contains("no --allow or --allow-listen rule")
+        tunnel.serve.said().contains("no --allow, --allow-listen or rule")
     });
     let said = tunnel.serve.said();
     let line = said.lines().find(|line| line.contains("no --allow")).unwrap();
