@@ -19,7 +19,8 @@ pub const MAX_PEER_NAME: usize = 64;
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// One accepted peer, written `KEY [NAME] [allow=RULE[,RULE]...] [expires=YYYY-MM-DD]`. The name is
-/// one word of at most 64 bytes without control characters; it appears in log lines and `status`.
+/// one word of at most 64 bytes without control characters and `=`; it appears in log lines and
+/// `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its key.
@@ -53,6 +54,10 @@ pub enum PeerError {
     /// The last day is not a date.
     #[error("expected expires= and the last day as YYYY-MM-DD, by UTC")]
     Date,
+    /// A word with `=` that is no option. It is not taken for a name: a misspelled `allow=` would
+    /// leave the peer with the rules of all.
+    #[error("expected allow=RULES or expires=YYYY-MM-DD; a peer's name has no =")]
+    Option,
     /// A word that is neither the name nor an option, or an option for the second time.
     #[error(
         "expected a key, a name of one word, allow=RULES and expires=YYYY-MM-DD, each at most once; start a comment with #"
@@ -75,6 +80,8 @@ impl FromStr for Peer {
                 put(&mut peer.expires, end_of(day).ok_or(PeerError::Date)?)?;
             } else if word.len() > MAX_PEER_NAME || word.contains(char::is_control) {
                 return Err(PeerError::Name { len: word.len() });
+            } else if word.contains('=') {
+                return Err(PeerError::Option);
             } else {
                 put(&mut peer.name, word.to_owned())?;
             }

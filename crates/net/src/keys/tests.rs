@@ -272,6 +272,10 @@ fn peers_have_rules_and_a_last_day() {
         let peer = format!("{} {text}", key(1)).parse::<Peer>();
         assert_eq!(peer, Err(PeerError::Excess), "{text}");
     }
+    for text in ["alow=a:1", "paris expire=2026-01-01", "=", "Allow=a:1"] {
+        let peer = format!("{} {text}", key(1)).parse::<Peer>();
+        assert_eq!(peer, Err(PeerError::Option), "{text}");
+    }
     let wrong = format!("{} allow=a:1,b", key(1)).parse::<Peer>();
     assert!(matches!(wrong, Err(PeerError::Rule(_))), "{wrong:?}");
 
