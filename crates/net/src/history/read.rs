@@ -6,7 +6,7 @@ use super::{FORMAT, HistoryError, THREAD, failure};
 use redb::backends::InMemoryBackend;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,11 +69,11 @@ fn is_recorded_to(path: &Path) -> Result<bool, HistoryError> {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, HistoryError> {
-    let file = File::open(path)?;
-    // A pipe or device could block for ever or have no end.
-    if !file.metadata()?.is_file() {
+    // A pipe or device could block for ever, already when it is opened, or have no end.
+    if !fs::metadata(path)?.is_file() {
         return Err(HistoryError::Foreign);
     }
+    let file = File::open(path)?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {

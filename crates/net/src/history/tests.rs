@@ -218,6 +218,10 @@ fn what_is_no_history_is_left_alone() {
     assert!(matches!(read(&path), Err(HistoryError::Io(_))));
     assert!(matches!(read(dir.path()), Err(HistoryError::Foreign)));
     assert!(matches!(read(Path::new("/dev/zero")), Err(HistoryError::Foreign)));
+    // To open it would wait for a writer.
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(matches!(read(&pipe), Err(HistoryError::Foreign)));
     // Another program's database, and a later format.
     let table = redb::TableDefinition::<&str, &str>::new("about");
     let database = redb::Database::create(&path).unwrap();
