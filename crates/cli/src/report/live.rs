@@ -97,7 +97,7 @@ fn report(view: &View<'_>, price: Option<&Price>) -> Report {
 }
 
 fn rate(bytes: u64, seconds: u64) -> f64 {
-    (bytes * 8) as f64 / seconds.max(1) as f64
+    bytes as f64 * 8.0 / seconds.max(1) as f64
 }
 
 fn bits(rate: f64) -> String {
@@ -106,7 +106,7 @@ fn bits(rate: f64) -> String {
 
 /// The sum of the last seconds.
 fn now(records: &[Record], until: u64) -> Record {
-    let latest = records.iter().rev().take_while(|record| record.time + NOW > until);
+    let latest = records.iter().rev().take_while(|record| until.saturating_sub(record.time) < NOW);
     latest.fold(Record::default(), |mut sum, record| {
         sum.add(record);
         sum
@@ -173,7 +173,7 @@ fn before(until: u64, time: u64) -> f64 {
 
 /// Rates of the last minutes.
 fn rates(records: &[Record], until: u64) -> Chart {
-    let begin = records.partition_point(|record| record.time + RECENT <= until);
+    let begin = records.partition_point(|record| until.saturating_sub(record.time) >= RECENT);
     let points = |of: fn(&Amounts) -> u64| {
         let rate = |one: &Record| (before(until, one.time), rate(of(&one.amounts), one.seconds));
         with_gaps(records[begin..].iter().map(rate).collect(), NOW)
@@ -348,5 +348,18 @@ mod tests {
         );
         // Without records, too.
         assert!(rates(&[], 0).is_empty());
+    }
+
+    /// A history file may hold any numbers.
+    #[test]
+    fn huge_records_do_no_harm() {
+        let amounts = Amounts { sent_bytes: u64::MAX, received_bytes: 1, ..Amounts::default() };
+        let times = [0, 1 << 40, u64::MAX];
+        let records = times.map(|time| Record { time, seconds: 1, amounts, ..Record::default() });
+        let rate = u64::MAX as f64 * 8.0;
+        let last = [rates, minutes].map(|of| of(&records, u64::MAX).series[0].points.pop());
+        assert_eq!(last, [Some((0.0, rate)), Some((-((u64::MAX % MINUTE) as f64), rate))]);
+        assert!(!flows(&records, u64::MAX).is_empty());
+        assert_eq!(now(&records, u64::MAX).amounts.content(), u64::MAX);
     }
 }
