@@ -1,5 +1,7 @@
 //! Counts what crosses a transport, encryption included.
 
+use crate::services::{Service, Services};
+use crate::status::ServiceStatus;
 use crate::sync::lock;
 use oncewire_session::Counters;
 use std::fmt::Debug;
@@ -31,14 +33,27 @@ pub(crate) struct WireBytes {
     live: Mutex<Vec<Box<dyn SelfCounting>>>,
 }
 
-/// Bytes of applications that all sessions of one end sent and received, those included that ended.
+/// Bytes of applications that all sessions of one end sent and received, those included that ended;
+/// and the services that these were for.
 #[derive(Debug, Default)]
 pub(crate) struct ContentBytes {
     ended: Mutex<(u64, u64)>,
     shown: Mutex<(u64, u64)>,
+    services: Services,
 }
 
 impl ContentBytes {
+    /// The service that a flow to `target` belongs to: see [`Services::enter`].
+    pub(crate) fn enter(&self, target: &[u8]) -> Option<Arc<Service>> {
+        self.services.enter(target)
+    }
+
+    /// The services, those that carried most first.
+    pub(crate) fn services(&self) -> Vec<ServiceStatus> {
+        let list = self.services.list().into_iter();
+        list.map(|(name, counters)| ServiceStatus { name, counters }).collect()
+    }
+
     /// A session ended with these counters.
     pub(crate) fn ended(&self, last: &Counters) {
         let mut ended = lock(&self.ended);

@@ -40,8 +40,12 @@ impl FlowLine {
     /// The flow is over: `how` says in what way.
     pub(crate) fn ended(self, signals: &FlowSignals, how: &'static str) {
         let Some(About { peer, client, target, begun }) = self.0 else { return };
-        let (seconds, [sent, received]) = (begun.elapsed().as_secs_f64(), signals.carried());
-        info!(target: TARGET, peer, client, target, sent, received, seconds, how, "flow ended");
+        let seconds = begun.elapsed().as_secs_f64();
+        let ([sent, received], [wire_sent, wire_received]) = (signals.carried(), signals.on_wire());
+        info!(
+            target: TARGET,
+            peer, client, target, sent, received, wire_sent, wire_received, seconds, how, "flow ended"
+        );
     }
 
     /// The flow was not carried.

@@ -84,6 +84,7 @@ mod refusal;
 mod server;
 #[cfg(unix)]
 mod service;
+mod services;
 mod socket_owner;
 mod sockets;
 pub mod status;

@@ -5,7 +5,8 @@
 
 use crate::flow::FlowId;
 use crate::message::Message;
-use oncewire_codec::{EncodeError, Encoder, InsideStats, Stream};
+use crate::meter::{Before, SentBlock};
+use oncewire_codec::{EncodeError, Encoder, Stream};
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ pub struct EncodeJob {
     /// Length of the message in bytes.
     pub(crate) written: usize,
     /// The encoder's counts before the block.
-    before: InsideStats,
+    before: Before,
 }
 
 impl EncodeJob {
@@ -68,7 +69,7 @@ impl EncodeJob {
         opens: bool,
     ) -> EncodeJob {
         let result = Err(EncoderFailed::new("a block was not encoded"));
-        let before = encoder.stats().inside;
+        let before = Before::of(&encoder.stats());
         EncodeJob {
             task,
             log,
@@ -111,9 +112,14 @@ impl EncodeJob {
         self.len
     }
 
-    /// Bytes of the block that were opened: see [`InsideStats::opened_bytes`]. Call it after
+    /// Bytes of the block that were opened: see [`InsideStats::opened_bytes`](oncewire_codec::InsideStats::opened_bytes). Call it after
     /// [`EncodeJob::run`].
     pub fn opened(&self) -> u64 {
-        self.encoder.stats().inside.opened_bytes - self.before.opened_bytes
+        self.encoder.stats().inside.opened_bytes - self.before.opened
+    }
+
+    /// What the block was, which was run.
+    pub(crate) fn block(&self, is_encrypted: bool) -> SentBlock {
+        self.before.block(&self.encoder.stats(), self.len, self.written, is_encrypted)
     }
 }

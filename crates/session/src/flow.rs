@@ -3,8 +3,10 @@
 use crate::budget::Budget;
 use crate::domains::Owner;
 use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
+use crate::meter::FlowMeter;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Identifies a flow within its session. The client opens even ones, the server odd ones.
@@ -107,6 +109,10 @@ pub(crate) struct Flow {
     /// The application could not write everything: notify it when there is room.
     pub(crate) wants_to_write: bool,
     pub(crate) receive: ReceiveQueue,
+    /// Hears of its blocks.
+    pub(crate) meter: Option<Arc<dyn FlowMeter>>,
+    /// Whether what this end sends is encrypted by its protocol, once its first block was seen.
+    pub(crate) is_encrypted: Option<bool>,
 }
 
 /// Fields of an OPEN.
@@ -151,6 +157,8 @@ impl Flow {
             turn: Turn::default(),
             wants_to_write: false,
             receive: ReceiveQueue::new(now),
+            meter: None,
+            is_encrypted: None,
         }
     }
 

@@ -136,6 +136,7 @@ mod lane;
 mod limits;
 pub mod link;
 mod message;
+mod meter;
 mod metric;
 mod opening;
 mod outgoing;
@@ -158,6 +159,7 @@ pub use limits::{
     MAX_TARGET, MOST_PAD, SMALLEST_LOG,
 };
 pub use message::{Epoch, MessageError};
+pub use meter::{FlowMeter, Residue, SMALL_BLOCK, SentBlock};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
 pub use report::Counters;

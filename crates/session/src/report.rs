@@ -90,6 +90,12 @@ metrics! {
         /// Bytes of content that went out while compressed content was not looked into, because sending
         /// it was faster.
         unopened_bytes: Counter, Bytes;
+        /// Bytes sent literally on flows whose protocol encrypts them: TLS, SSH.
+        encrypted_bytes: Counter, Bytes;
+        /// Bytes sent literally that looked incompressible, such as compressed content, on other flows.
+        incompressible_bytes: Counter, Bytes;
+        /// Bytes sent literally in blocks too small to be reduced.
+        small_bytes: Counter, Bytes;
     }
 }
 

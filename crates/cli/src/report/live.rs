@@ -9,7 +9,7 @@ use crate::quantity::binary;
 use crate::top::model::{Moment, Peer};
 use oncewire_net::admin::{Page, Pages, View};
 use oncewire_net::history::{Amounts, Record};
-use oncewire_net::status::{Document, HistoryStatus};
+use oncewire_net::status::{Document, HistoryStatus, ServiceStatus};
 use oncewire_report::html::{self, Live};
 use oncewire_report::{
     Axis, Block, Cell, Chart, Fact, Report, Section, Series, Summary, Table, TableView, Unit,
@@ -74,7 +74,8 @@ fn report(view: &View<'_>, price: Option<&Price>) -> Report {
     let traffic = charts.map(Block::Chart).into_iter();
     let traffic = traffic.fold(Section::new("traffic", "Traffic"), Section::with);
     let mut sections = vec![traffic, peers(&moment.peers, price)];
-    if matches!(view.document, Document::Tunnel(_)) {
+    if let Document::Tunnel(status) = view.document {
+        sections.push(services(&status.services, price));
         sections.push(Section::new("connections", "Connections").with(Block::Chart(flows)));
     }
     sections.push(reasons(&hour));
@@ -273,6 +274,26 @@ fn peers(peers: &[Peer], price: Option<&Price>) -> Section {
     let table = Table { id: "peers", caption, columns, rows: rows.collect() };
     let view = TableView { gauges: vec!["saved"], ..table.into() };
     Section::new("peers", "Peers").table(view)
+}
+
+/// What each target's connections carried, and what of that was not reduced.
+fn services(services: &[ServiceStatus], price: Option<&Price>) -> Section {
+    let rows = services.iter().map(|ServiceStatus { name, counters }| {
+        let mut cells = row(name.clone(), counters.content(), counters.wire(), price);
+        if price.is_none() {
+            cells.push(Cell::None);
+        }
+        cells.extend([counters.flows.into(), counters.main_residue().unwrap_or("").into()]);
+        cells
+    });
+    let mut columns = columns("service", true);
+    columns.extend([
+        oncewire_report::Column::new("connections", Unit::Count),
+        oncewire_report::Column::new("sent here and not reduced", Unit::Text),
+    ]);
+    let caption = "By target, since the start, before encryption".into();
+    let table = Table { id: "services", caption, columns, rows: rows.collect() };
+    Section::new("services", "Services").table(TableView { gauges: vec!["saved"], ..table.into() })
 }
 
 /// What to look at when something is wrong.

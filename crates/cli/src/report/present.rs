@@ -251,28 +251,29 @@ pub(super) fn reasons(all: &Amounts) -> Section {
         let share = Cell::from((content > 0).then(|| bytes as f64 / content as f64));
         (bytes > 0).then(|| vec![what.into(), bytes.into(), share])
     };
-    let blocks =
-        Cell::from((all.blocks > 0).then(|| all.incompressible_blocks as f64 / all.blocks as f64));
+    let told = [all.matched_bytes, all.encrypted_bytes, all.incompressible_bytes, all.small_bytes];
     // Links do not count what they found.
-    let unique = if all.blocks > 0 { content.saturating_sub(all.matched_bytes) } else { 0 };
-    let mut rows: Vec<Vec<Cell>> = [
+    let unique = if all.blocks > 0 {
+        told.iter().fold(content, |left, part| left.saturating_sub(*part))
+    } else {
+        0
+    };
+    let rows: Vec<Vec<Cell>> = [
         row("repeats, sent as references", all.matched_bytes),
         row("not sent before, compressed if possible", unique),
+        row("not sent before, of encrypted connections", all.encrypted_bytes),
+        row("not sent before, looked compressed or random", all.incompressible_bytes),
+        row("in blocks too small to be reduced", all.small_bytes),
         row("compressed content, opened to find repeats", all.opened_bytes),
         row("compressed, not opened: that had saved little", all.declined_bytes),
         row("compressed, not opened: sending was faster", all.unopened_bytes),
         row("of connections larger than the cache", all.large_flow_bytes),
-        row("of encrypted connections, not searched", all.encrypted_bytes),
         row("padding", all.padding_bytes),
         row("sent again after an outage", all.repeated_bytes),
     ]
     .into_iter()
     .flatten()
     .collect();
-    if all.incompressible_blocks > 0 {
-        let what = "blocks that look compressed or encrypted";
-        rows.push(vec![what.into(), Cell::None, blocks]);
-    }
     let section = Section::new("reasons", "What was found, and what was not");
     let columns = [("what", Unit::Text), ("bytes", Unit::Bytes), ("share", Unit::Share)];
     let table = Table::new(
@@ -308,7 +309,8 @@ mod tests {
                     matched_bytes: sent / 2,
                     unopened_bytes: sent / 10,
                     blocks: 10,
-                    incompressible_blocks: 1,
+                    incompressible_bytes: sent / 8,
+                    encrypted_bytes: sent / 16,
                     flows_opened: 3,
                     ..Amounts::default()
                 };

@@ -4,8 +4,11 @@ use crate::failure::without_number;
 use crate::format::{self, count_of};
 use crate::quantity::{binary, bytes};
 use crate::stdout;
-use oncewire_net::status::{Counters, EffortStatus, SessionStatus, Status};
+use oncewire_net::status::{Counters, EffortStatus, ServiceStatus, SessionStatus, Status};
 use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
+
+/// Services that are shown.
+const MOST_SERVICES: usize = 10;
 
 /// The status as people read it. Some text in it comes from the peers.
 pub(super) fn report(status: &Status) -> Report {
@@ -13,7 +16,13 @@ pub(super) fn report(status: &Status) -> Report {
     let sections = if status.sessions.is_empty() {
         vec![about.text("no session")]
     } else {
-        vec![about, states(&status.sessions), traffic(&status.sessions), notes(&status.sessions)]
+        vec![
+            about,
+            states(&status.sessions),
+            traffic(&status.sessions),
+            services(&status.services),
+            notes(&status.sessions),
+        ]
     };
     Report { kind: "Status", title: status.role.name().into(), sections, ..Report::default() }
 }
@@ -133,6 +142,38 @@ fn traffic(sessions: &[SessionStatus]) -> Section {
     }
     let table = Table::new("traffic", "", &columns, rows);
     Section::new("traffic", "Traffic").table(TableView::complete(table))
+}
+
+/// What the services carried that carried most.
+fn services(services: &[ServiceStatus]) -> Section {
+    let columns = [
+        ("service", Unit::Text),
+        ("connections", Unit::Count),
+        ("payload", Unit::Bytes),
+        ("on the wire", Unit::Bytes),
+        ("saved", Unit::Share),
+        ("not reduced", Unit::Text),
+    ];
+    let rows = services.iter().take(MOST_SERVICES).map(|ServiceStatus { name, counters }| {
+        vec![
+            name.clone().into(),
+            counters.flows.into(),
+            counters.content().into(),
+            counters.wire().into(),
+            saved(counters.wire(), counters.content()),
+            counters.main_residue().unwrap_or("").into(),
+        ]
+    });
+    let table = Table::new("services", "", &columns, rows.collect());
+    let section = Section::new("services", "Services");
+    let section = match table.rows.is_empty() {
+        true => return section,
+        false => section.table(TableView::complete(table).optional(1)),
+    };
+    match services.len().saturating_sub(MOST_SERVICES) {
+        0 => section,
+        more => section.text(format!("{} more: --json has them all", count_of(more as u64))),
+    }
 }
 
 /// What stands out: how content is encoded, then problems, then flows larger than the cache.

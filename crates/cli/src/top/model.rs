@@ -59,16 +59,31 @@ fn called(name: Option<&String>, key: &str) -> String {
     clean(&name.cloned().unwrap_or_else(|| key.chars().take(11).collect()))
 }
 
-/// The counters of one peer, from all samples.
-fn counters(samples: &[Sample], key: &str, session: Option<usize>) -> Vec<(String, String)> {
-    let has = |sample: &Sample, label: &str, wanted: &str| {
-        sample.labels.iter().any(|(name, value)| *name == label && value == wanted)
-    };
-    let number = session.map(|session| session.to_string());
-    samples
-        .iter()
-        .filter(|sample| has(sample, "peer", key))
-        .filter(|sample| number.as_ref().is_none_or(|number| has(sample, "session", number)))
+/// Samples by the key of their peer and the number of their session, if they have one.
+struct Samples<'a>(HashMap<(&'a str, &'a str), Vec<&'a Sample>>);
+
+impl<'a> Samples<'a> {
+    fn of(samples: &'a [Sample]) -> Samples<'a> {
+        let label = |sample: &'a Sample, wanted: &str| {
+            let found = sample.labels.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| value.as_str())
+        };
+        let mut of: HashMap<_, Vec<_>> = HashMap::new();
+        for sample in samples {
+            if let Some(peer) = label(sample, "peer") {
+                of.entry((peer, label(sample, "session").unwrap_or(""))).or_default().push(sample);
+            }
+        }
+        Samples(of)
+    }
+}
+
+/// The counters of one peer.
+fn counters(samples: &Samples<'_>, key: &str, session: Option<usize>) -> Vec<(String, String)> {
+    let number = session.map(|session| session.to_string()).unwrap_or_default();
+    let of = samples.0.get(&(key, number.as_str()));
+    of.into_iter()
+        .flatten()
         .map(|sample| {
             let scope = match sample.scope {
                 "session" | "peer" => String::new(),
@@ -93,7 +108,7 @@ fn counters(samples: &[Sample], key: &str, session: Option<usize>) -> Vec<(Strin
         .collect()
 }
 
-fn session(session: &SessionStatus, number: usize, samples: &[Sample]) -> Peer {
+fn session(session: &SessionStatus, number: usize, samples: &Samples<'_>) -> Peer {
     let here = &session.here;
     Peer {
         key: session.peer.clone(),
@@ -117,7 +132,7 @@ fn session(session: &SessionStatus, number: usize, samples: &[Sample]) -> Peer {
     }
 }
 
-fn tunnel(status: &Status, samples: &[Sample]) -> Moment {
+fn tunnel(status: &Status, samples: &Samples<'_>) -> Moment {
     let mut numbers = HashMap::new();
     let peers = status.sessions.iter().map(|one| {
         let number = numbers.entry(&one.peer).or_insert(0);
@@ -138,7 +153,7 @@ fn tunnel(status: &Status, samples: &[Sample]) -> Moment {
     }
 }
 
-fn link(status: &LinkStatus, samples: &[Sample]) -> Moment {
+fn link(status: &LinkStatus, samples: &Samples<'_>) -> Moment {
     let peers = status.peers.iter().map(|peer| {
         let traffic = &peer.traffic;
         Peer {
@@ -182,9 +197,10 @@ impl Moment {
     }
 
     fn with(document: &Document, samples: &[Sample]) -> Moment {
+        let samples = Samples::of(samples);
         match document {
-            Document::Tunnel(status) => tunnel(status, samples),
-            Document::Link(status) => link(status, samples),
+            Document::Tunnel(status) => tunnel(status, &samples),
+            Document::Link(status) => link(status, &samples),
         }
     }
 }

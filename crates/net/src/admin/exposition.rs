@@ -76,6 +76,7 @@ fn name(sample: &Sample) -> String {
         // The counters of this end of a session, and what the other end reported of its own.
         "session" | "here" => "session_",
         "there" => "session_there_",
+        "service" => "service_",
         "sent" => "link_sent_",
         "received" => "link_received_",
         "dropped" => "link_dropped_",

@@ -261,6 +261,7 @@ impl Connection {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
+            services: shared.content.services(),
             application_sent: content.0,
             application_received: content.1,
             transport_sent: shared.wire.total().0,

@@ -10,9 +10,12 @@ use crate::counted::ContentBytes;
 use crate::dials::Dials;
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
+use crate::services::Service;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
-use oncewire_session::{Ended, Event, FlowId, Logs, OpenError, Owner, ResetCode, Session};
+use oncewire_session::{
+    Ended, Event, FlowId, FlowMeter, Logs, OpenError, Owner, ResetCode, SentBlock, Session,
+};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -35,6 +38,9 @@ pub(crate) struct OpenedFlow {
 pub(crate) struct FlowSignals {
     /// Bytes of the application that went into the flow, and that came out of it.
     carried: [AtomicU64; 2],
+    /// Bytes of messages that were sent and received for it.
+    wire: [AtomicU64; 2],
+    service: Option<Arc<Service>>,
     pub(crate) readable: Notify,
     pub(crate) writable: Notify,
     /// Accepted, reset or over: see [`FlowSignals::answer`].
@@ -47,7 +53,27 @@ pub(crate) struct FlowSignals {
     pub(crate) gone: Notify,
 }
 
+impl FlowMeter for FlowSignals {
+    fn sent(&self, block: SentBlock) {
+        self.wire[0].fetch_add(block.wire, Ordering::Relaxed);
+        if let Some(service) = &self.service {
+            service.sent(&block);
+        }
+    }
+
+    fn received(&self, content: u64, wire: u64) {
+        self.wire[1].fetch_add(wire, Ordering::Relaxed);
+        if let Some(service) = &self.service {
+            service.received(content, wire);
+        }
+    }
+}
+
 impl FlowSignals {
+    fn of(service: Option<Arc<Service>>) -> Arc<FlowSignals> {
+        Arc::new(FlowSignals { service, ..FlowSignals::default() })
+    }
+
     /// The peer's answer to the flow, once there is one.
     pub(crate) fn answer(&self) -> Option<Result<(), ResetCode>> {
         self.answer.get().copied()
@@ -62,6 +88,11 @@ impl FlowSignals {
     /// Bytes of the application that went into the flow, and that came out of it.
     pub(crate) fn carried(&self) -> [u64; 2] {
         [0, 1].map(|way| self.carried[way].load(Ordering::Relaxed))
+    }
+
+    /// Bytes of messages that were sent and received for the flow, before encryption.
+    pub(crate) fn on_wire(&self) -> [u64; 2] {
+        [0, 1].map(|way| self.wire[way].load(Ordering::Relaxed))
     }
 
     /// Why the flow was reset by the peer, if it was.
@@ -306,7 +337,9 @@ impl Driver {
                     state.lanes[lane].transmit.notify_one();
                 }
                 Event::Opened { flow, target, owner } => {
-                    state.flows.insert(flow, Arc::default());
+                    let signals = FlowSignals::of(self.content.enter(&target));
+                    session.watch(flow, signals.clone());
+                    state.flows.insert(flow, signals);
                     self.note_forgotten(session.forgotten_domains());
                     // Fails only when the session is being given up.
                     let _ = self.opened.send(OpenedFlow { flow, target, owner });
@@ -453,7 +486,8 @@ impl Driver {
         let session = state.session.as_mut().ok_or(OpenError::NotEstablished)?;
         let flow = session.open(target, owner.clone(), Instant::now())?;
         self.note_forgotten(session.forgotten_domains());
-        let signals = Arc::<FlowSignals>::default();
+        let signals = FlowSignals::of(self.content.enter(target));
+        session.watch(flow, signals.clone());
         state.flows.insert(flow, signals.clone());
         self.settle(&mut state);
         self.note_activity();

@@ -41,12 +41,16 @@ metrics! {
         unopened_bytes: Counter, Bytes;
         /// Bytes of flows larger than the cache.
         large_flow_bytes: Counter, Bytes;
-        /// Bytes of packets of encrypted flows, which are not searched.
+        /// Bytes of encrypted flows that were sent as they are.
         encrypted_bytes: Counter, Bytes;
         /// Bytes of padding.
         padding_bytes: Counter, Bytes;
         /// Bytes sent again after a lost transport.
         repeated_bytes: Counter, Bytes;
+        /// Bytes of tunnels that looked incompressible and were sent as they are, but for encrypted flows.
+        incompressible_bytes: Counter, Bytes;
+        /// Bytes of tunnels in blocks too small to be reduced.
+        small_bytes: Counter, Bytes;
     }
 }
 

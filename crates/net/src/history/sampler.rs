@@ -116,9 +116,11 @@ fn of_session(session: &SessionStatus) -> Amounts {
         declined_bytes: both(|of| of.declined_bytes),
         unopened_bytes: both(|of| of.unopened_bytes),
         large_flow_bytes: both(|of| of.large_flow_bytes),
-        encrypted_bytes: 0,
+        encrypted_bytes: both(|of| of.encrypted_bytes),
         padding_bytes: both(|of| of.padding_bytes),
         repeated_bytes: both(|of| of.repeated_bytes),
+        incompressible_bytes: both(|of| of.incompressible_bytes),
+        small_bytes: both(|of| of.small_bytes),
     }
 }
 

@@ -214,6 +214,7 @@ impl Server {
             listening: shared.bound.iter().map(ToString::to_string).collect(),
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
+            services: shared.content.services(),
             application_sent: content.0,
             application_received: content.1,
             transport_sent: shared.wire.total().0,

@@ -17,6 +17,8 @@ pub use link::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
 pub use oncewire_session::{Counters, Metric, MetricKind, MetricUnit, Metrics};
 pub use samples::Sample;
 
+pub use crate::services::{MOST_SERVICES, OTHER_SERVICES, ServiceCounters};
+
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -101,8 +103,21 @@ pub struct Status {
     pub last_failure: Option<String>,
     /// The file that this process records its history to.
     pub history: Option<HistoryStatus>,
+    /// The services, those that carried most first.
+    pub services: Vec<ServiceStatus>,
     /// The sessions.
     pub sessions: Vec<SessionStatus>,
+}
+
+/// What connections to one target carried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServiceStatus {
+    /// The target as clients named it, or [`OTHER_SERVICES`]. Applications and peers choose it.
+    pub name: String,
+    /// Its counters.
+    #[serde(flatten, with = "serial::named")]
+    pub counters: ServiceCounters,
 }
 
 /// The file of a process's history.

@@ -1,6 +1,6 @@
 //! All counters and gauges of a status, one by one, for programs that export them.
 
-use super::{Document, LinkStatus, PeerStatus, SessionStatus, Status, Traffic};
+use super::{Document, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status, Traffic};
 use oncewire_session::MetricKind::{self, Counter, Gauge};
 use oncewire_session::MetricUnit::{self, Bytes, Count, Microseconds, Seconds};
 use oncewire_session::{Metric, Metrics};
@@ -11,14 +11,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Where the metric belongs. Empty for what is of the whole process; otherwise `session`, `here`
-    /// and `there` (the counters of a session's two ends), `sent`, `received` and `dropped` (of a
+    /// and `there` (the counters of a session's two ends), `service`, `sent`, `received` and `dropped` (of a
     /// link), `peer`, and `peer_sent`, `peer_received` and `peer_dropped`. With the metric's name it
     /// is unique but for labels.
     pub scope: &'static str,
     /// The metric.
     pub metric: &'static Metric,
     /// Names and values that tell apart samples of the same metric: the public key of the peer, and
-    /// its name, if it has one. Text of peers and configurations is hostile. A peer can have several
+    /// its name, if it has one; or the service. Text of peers and configurations is hostile. A peer can have several
     /// sessions: those of each are numbered from 0.
     pub labels: Vec<(&'static str, String)>,
     /// The value. Exact up to 2^53.
@@ -275,6 +275,9 @@ impl Status {
     pub fn samples(&self) -> Vec<Sample> {
         let mut samples = Samples::default();
         samples.fields("", TUNNEL, &Vec::new(), self);
+        for ServiceStatus { name, counters } in &self.services {
+            samples.metrics("service", &vec![("service", name.clone())], counters);
+        }
         for (session, labels) in self.sessions.iter().zip(self.session_labels()) {
             samples.fields("session", SESSION, &labels, session);
             samples.metrics("here", &labels, &session.here);

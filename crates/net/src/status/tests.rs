@@ -54,6 +54,10 @@ fn tunnel() -> Status {
             recording: false,
             failure: Some("disk full".into()),
         }),
+        services: vec![ServiceStatus {
+            name: "origin.example:443".into(),
+            counters: numbered(200),
+        }],
         sessions: vec![session, other],
     }
 }
@@ -148,6 +152,10 @@ fn every_number_of_a_document_is_a_sample() {
                 ("session", Some((_, number)), Some(_)) => format!("/sessions/{number}"),
                 (end @ ("here" | "there"), Some((_, number)), Some(_)) => {
                     format!("/sessions/{number}/{end}")
+                }
+                ("service", None, None) => {
+                    assert_eq!(label("service").unwrap().1, "origin.example:443");
+                    "/services/0".into()
                 }
                 (way, None, None) => format!("/{way}"),
                 (scope, None, Some((_, key))) => {

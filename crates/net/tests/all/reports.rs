@@ -6,6 +6,7 @@ use oncewire_codec::varint;
 use oncewire_net::status::Status;
 use oncewire_net::tls;
 use oncewire_session::{Answer, Counters, Hello, Metrics as _};
+use oncewire_testkit::servers::{incompressible, text_like};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -109,6 +110,47 @@ async fn each_end_gets_to_know_the_last_state_of_the_other() {
             && knows(pair.server.status(), pair.client.status())
     })
     .await;
+    pair.client.stop();
+    pair.server.stop();
+}
+
+/// Each end counts what it sent for a target, and why it was not reduced; the bytes of both
+/// directions agree with those of the sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_are_counted_by_target_and_by_what_was_not_reduced() {
+    let (first, second) = (origin(echo).await, origin(echo).await);
+    let pair = Plan::new().forward(first).forward(second).start().await;
+    let at = |number: usize| TcpStream::connect(pair.client.addresses()[number]);
+    // What begins as TLS does, and is random from there on.
+    let record = [&b"\x16\x03\x01\x02\x00"[..], &incompressible(1, 200_000)].concat();
+    let random = incompressible(2, 300_000);
+    let text = text_like(3, 400_000);
+    for content in [&record, &random, &text, &text, &b"ls\n".to_vec()] {
+        assert!(exchange(at(0).await.unwrap(), content).await == *content);
+    }
+    assert!(exchange(at(1).await.unwrap(), &text).await == text);
+    let of = |status: Status, target: std::net::SocketAddr| {
+        let found = status.services.iter().find(|one| one.name == target.to_string());
+        found.map(|one| one.counters).unwrap_or_default()
+    };
+    let all = (record.len() + random.len() + 2 * text.len() + 3) as u64;
+    for status in [pair.client.status(), pair.server.status()] {
+        let [one, other] = [first, second].map(|target| of(status.clone(), target));
+        assert_eq!((one.flows, one.sent_bytes, one.received_bytes), (5, all, all));
+        assert_eq!((other.flows, other.sent_bytes), (1, text.len() as u64));
+        assert_eq!(one.encrypted_bytes, record.len() as u64);
+        assert!(one.incompressible_bytes >= random.len() as u64 * 9 / 10, "{one:?}");
+        assert!(one.small_bytes >= 3, "{one:?}");
+        // The second time, and for the other target: it was sent before.
+        assert!(one.matched_bytes >= text.len() as u64 * 9 / 10, "{one:?}");
+        assert!(other.matched_bytes >= text.len() as u64 * 9 / 10, "{other:?}");
+        assert!(other.wire() < other.content() / 10, "{other:?}");
+        let here = status.sessions[0].here;
+        assert_eq!(here.encrypted_bytes, one.encrypted_bytes);
+        assert_eq!(here.sent_bytes, one.sent_bytes + other.sent_bytes);
+        assert!(one.wire_sent_bytes + other.wire_sent_bytes <= here.wire_sent_bytes);
+        assert!(here.wire_sent_bytes - one.wire_sent_bytes - other.wire_sent_bytes < 10_000);
+    }
     pair.client.stop();
     pair.server.stop();
 }

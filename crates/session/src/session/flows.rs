@@ -52,6 +52,13 @@ impl Session {
         Ok(id)
     }
 
+    /// Tells `meter` of each block of a flow from now on.
+    pub fn watch(&mut self, id: FlowId, meter: Arc<dyn FlowMeter>) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.meter = Some(meter);
+        }
+    }
+
     /// Notifies the peer that a flow it opened has reached its target: at once, or, if the
     /// application has not waited for that and is likely to get an answer, together with it.
     pub fn accept(&mut self, id: FlowId, now: Instant) {

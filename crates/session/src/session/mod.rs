@@ -21,6 +21,7 @@ use crate::incoming::{Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, Step, Timers};
 use crate::limits::*;
 use crate::message::{Epoch, Message, close};
+use crate::meter::{FlowMeter, Residue, begins_encrypted};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
@@ -35,6 +36,7 @@ use oncewire_codec::{DEFAULT_BLOCK, Decoder, FrameView, Scan, Sharing, Stream};
 use oncewire_kernels::random::{GOLDEN, mix};
 use reports::Reports;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The content logs of a session that has ended, for the next session with the same peer.

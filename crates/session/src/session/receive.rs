@@ -82,6 +82,10 @@ impl Session {
             match (outcome, back) {
                 (Outcome::Block { content, consumed, .. }, Ok(true)) => {
                     used = at + consumed;
+                    if let Some(meter) = self.flows.get(&flow).and_then(|flow| flow.meter.as_ref())
+                    {
+                        meter.received(content.len() as u64, (used - from) as u64);
+                    }
                     self.deliver(lane, flow, content, now);
                 }
                 // The log was dropped, and the peer sends this again.

@@ -44,6 +44,9 @@ impl Session {
             chooser.encoded(job.content(), job.opened(), job.written, now);
         }
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
+        if job.result.is_ok() {
+            self.count_sent(id, &job);
+        }
         let start = out.len().saturating_sub(written);
         match self.outgoing.take_back(job) {
             Ok((encoded, stream)) => {
@@ -70,6 +73,24 @@ impl Session {
         // They could not send blocks meanwhile.
         self.wake_where(Lane::has_unsent);
         self.note_memory();
+    }
+
+    /// Counts a block that was encoded, and why it was not reduced.
+    fn count_sent(&mut self, id: FlowId, job: &EncodeJob) {
+        let mut flow = self.flows.get_mut(&id);
+        let is_encrypted = flow.as_mut().is_some_and(|flow| {
+            *flow.is_encrypted.get_or_insert_with(|| begins_encrypted(&job.content))
+        });
+        let block = job.block(is_encrypted);
+        match block.residue {
+            Residue::New => {}
+            Residue::Encrypted => self.counters.encrypted_bytes += block.unmatched(),
+            Residue::Incompressible => self.counters.incompressible_bytes += block.unmatched(),
+            Residue::Small => self.counters.small_bytes += block.unmatched(),
+        }
+        if let Some(meter) = flow.and_then(|flow| flow.meter.as_ref()) {
+            meter.sent(block);
+        }
     }
 
     /// A job was lost, with the encoder: the session ends.
