@@ -276,6 +276,10 @@ impl Incoming {
 
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
+        if !self.is_used() {
+            // A decoder touches its memory when it decodes.
+            return 0;
+        }
         let DecoderMemory { log, contexts, inside, buffers } = self.known.memory;
         self.written.min(log as u64) + (contexts + inside + buffers + self.early.len() * 32) as u64
     }

@@ -68,6 +68,8 @@ struct SentLog {
     acknowledged_chain: u64,
     /// The chain at the end of the log.
     chain: u64,
+    /// It has to begin again, because the peer gives it up.
+    begins_again: bool,
 }
 
 /// What the session asks about an encoder, which may be lent.
@@ -175,6 +177,18 @@ impl Outgoing {
         }
     }
 
+    /// The log has to begin again, whatever its size.
+    pub(crate) fn begin_again(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.begins_again = true;
+        }
+    }
+
+    /// Whether the log has to begin again.
+    pub(crate) fn begins_again(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.begins_again)
+    }
+
     pub(crate) fn capacity(&self) -> u64 {
         self.geometry.capacity()
     }
@@ -232,6 +246,7 @@ impl Outgoing {
             acknowledged: 0,
             acknowledged_chain: 0,
             chain: 0,
+            begins_again: false,
         };
         self.resets.clear();
         if let Some(old) = self.log.replace(new) {

@@ -32,6 +32,10 @@ pub(super) struct LogLimit {
     largest: u64,
     /// LIMIT is to be sent.
     unsent: bool,
+    /// The peer's log that has to go whatever its size.
+    asked: Option<u64>,
+    /// LIMIT of 0 is to be sent, which says that.
+    asks: bool,
     /// Set while the peer has to begin a log within the limit.
     due: Option<Due>,
     /// The peer did not follow a limit in time, and lost its log.
@@ -40,7 +44,7 @@ pub(super) struct LogLimit {
 
 impl LogLimit {
     pub(super) fn new(log: u64) -> LogLimit {
-        LogLimit { now: log, largest: log, unsent: false, due: None, enforced: false }
+        LogLimit { now: log, largest: log, unsent: false, asked: None, asks: false, due: None, enforced: false }
     }
 
     /// The limit now, in bytes.
@@ -69,16 +73,36 @@ impl LogLimit {
         std::mem::take(&mut self.unsent).then_some(self.now)
     }
 
+    /// The peer has to begin another log instead of this one.
+    fn ask(&mut self, log: u64) {
+        (self.asked, self.asks) = (Some(log), true);
+    }
+
+    /// Whether the peer has yet to begin another log.
+    fn is_asked(&self, incoming: &Incoming) -> bool {
+        self.asked == Some(incoming.epoch().log)
+    }
+
+    /// Whether LIMIT of 0 is to be sent. It is sent then.
+    pub(super) fn take_ask(&mut self) -> bool {
+        std::mem::take(&mut self.asks)
+    }
+
+    /// Whether the peer's log must give way to another one.
+    fn objects(&self, incoming: &Incoming) -> bool {
+        incoming.capacity() > self.now || self.is_asked(incoming)
+    }
+
     /// When to [`check`](LogLimit::check).
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due.map(|due| due.at)
     }
 
-    /// The peer has `patience` to begin a log within the limit, if its log is larger.
+    /// The peer has `patience` to begin a log within the limit, if its log has to give way.
     pub(super) fn start_timer(&mut self, incoming: &Incoming, patience: Duration, now: Instant) {
         let acknowledged = incoming.acknowledged();
         let due = Due { at: now + patience, sent_at: acknowledged, progress: acknowledged };
-        self.due = (incoming.capacity() > self.now).then(|| self.due.unwrap_or(due));
+        self.due = self.objects(incoming).then(|| self.due.unwrap_or(due));
     }
 
     /// A peer that got a smaller limit begins a log within it as soon as nothing of the old one is
@@ -91,13 +115,14 @@ impl LogLimit {
         patience: Duration,
         now: Instant,
     ) -> LimitCheck {
+        let objects = self.objects(incoming);
         let Some(due) = self.due.as_mut().filter(|due| now >= due.at) else {
             return LimitCheck::Nothing;
         };
         let (acknowledged, capacity) = (incoming.acknowledged(), incoming.capacity());
         let progress =
             acknowledged > due.progress && acknowledged - due.sent_at.min(acknowledged) <= capacity;
-        if capacity <= self.now || acknowledged == 0 {
+        if !objects || acknowledged == 0 {
             self.due = None;
             LimitCheck::Nothing
         } else if !is_up || progress {
@@ -133,6 +158,32 @@ impl Session {
             self.wake_where(|_| true);
         }
         Ok(())
+    }
+
+    /// Gives up the logs of both directions, and their memory, if nothing that this end sent is in
+    /// flight: its own at once, and that of the peer when the peer has begun an empty one, which it
+    /// does as soon as nothing of the old one is in flight. Returns whether it did. The limit stays as
+    /// it is.
+    pub fn release_logs(&mut self, now: Instant) -> bool {
+        let is_quiet = self.agreed.is_some()
+            && self.ended.is_none()
+            && !self.outgoing.has_unacknowledged()
+            && self.is_acknowledged();
+        if is_quiet {
+            self.outgoing.discard();
+            if self.incoming.is_used() && !self.is_releasing() {
+                self.log_limit.ask(self.incoming.epoch().log);
+                self.start_limit_timer(now);
+                self.wake_where(|_| true);
+            }
+            self.note_memory();
+        }
+        is_quiet
+    }
+
+    /// Whether the peer has yet to begin another log: see [`Session::release_logs`].
+    pub fn is_releasing(&self) -> bool {
+        self.log_limit.is_asked(&self.incoming)
     }
 
     /// The peer has `dead_after` to begin a log within the limit, if its log is larger.

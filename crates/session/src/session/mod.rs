@@ -350,15 +350,18 @@ impl Session {
         self.log_limit.get().min(peer).max(SMALLEST_LOG)
     }
 
-    /// Whether the sending log has to begin again in another size, as soon as nothing of it is in
-    /// flight: it is larger than allowed; or it is full, evicts content, and may be at least twice
+    /// Whether the sending log has to begin again, as soon as nothing of it is in flight: the peer
+    /// wants to give it up; it is larger than allowed; or it is full, evicts content, and may be at least twice
     /// as large.
     fn wants_resize(&self) -> bool {
         let (filled, capacity, next) =
             (self.outgoing.end(), self.outgoing.capacity(), self.next_log());
         // Not before something was sent, so that a peer that changes its limit again and again
         // makes no work.
-        filled > 0 && (next < capacity || (filled >= capacity && next / 2 >= capacity))
+        filled > 0
+            && (self.outgoing.begins_again()
+                || next < capacity
+                || (filled >= capacity && next / 2 >= capacity))
     }
 
     /// Size of the log that the peer may begin now, in bytes.

@@ -367,7 +367,9 @@ impl Session {
     }
 
     fn handle_limit(&mut self, lane: usize, size: u64) {
-        if let Some(agreed) = &mut self.agreed {
+        if size == 0 {
+            self.outgoing.begin_again();
+        } else if let Some(agreed) = &mut self.agreed {
             let to = size.max(SMALLEST_LOG);
             let from = std::mem::replace(&mut agreed.peer_limit, to);
             if to < from {

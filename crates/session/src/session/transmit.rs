@@ -172,6 +172,9 @@ impl Session {
         if let Some(limit) = self.log_limit.take_unsent() {
             self.lanes[lane].push_control(&Message::Limit(limit));
         }
+        if self.log_limit.take_ask() {
+            self.lanes[lane].push_control(&Message::Limit(0));
+        }
         loop {
             if self.wants_resize()
                 && !self.outgoing.has_unacknowledged()

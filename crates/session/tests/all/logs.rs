@@ -225,3 +225,59 @@ fn a_peer_that_ignores_the_limit_loses_its_log() {
         assert!(pair.server.ended().is_none());
     }
 }
+
+#[test]
+fn logs_are_given_up_when_nothing_is_in_flight_and_begin_again() {
+    let mut pair = Pair::new(8 * MIB, 8 * MIB);
+    assert_eq!(pair.server.promised_memory(), 0);
+    pair.carry(2 * MIB, 1, false);
+    pair.carry(2 * MIB, 2, true);
+    assert!(pair.server.promised_memory() > 16 * MIB);
+    let events = pair.memory_events;
+
+    assert!(pair.server.release_logs(pair.now));
+    assert!(pair.server.is_releasing() && pair.server.promised_memory() > 8 * MIB);
+    pair.exchange();
+    assert!(!pair.server.is_releasing());
+    assert_eq!((pair.server.promised_memory(), pair.server.largest_log()), (0, 0));
+    assert!(pair.server.memory() < MIB, "{}", pair.server.memory());
+    assert!(pair.memory_events > events);
+    // The client gave up what nobody has any more, and keeps what it received.
+    assert_eq!(pair.client.counters().log_end, 0);
+    assert!(pair.client.promised_memory() > 8 * MIB);
+    assert!(pair.limited.is_empty() && pair.client.peer_log_limit() == Some(8 * MIB));
+
+    // Without a failure and on the same transports, in logs that know nothing of the content before.
+    let wire = pair.server.counters().wire_received_bytes;
+    pair.carry(2 * MIB, 1, false);
+    pair.carry(2 * MIB, 2, true);
+    assert!(pair.server.counters().wire_received_bytes - wire > 2 * MIB);
+    let wire = pair.server.counters().wire_received_bytes;
+    pair.carry(2 * MIB, 1, false);
+    assert!(pair.server.counters().wire_received_bytes - wire < MIB / 10);
+    for end in [&pair.client, &pair.server] {
+        let counters = end.counters();
+        assert_eq!((counters.failures, counters.transports, counters.epochs), (0, 1, 2));
+    }
+}
+
+#[test]
+fn logs_in_use_are_kept_and_what_crosses_the_request_arrives() {
+    let mut pair = Pair::new(8 * MIB, 8 * MIB);
+    pair.carry(2 * MIB, 1, false);
+    // What the client sends now crosses the server's request.
+    pair.client.write(pair.flow, b"sent meanwhile");
+    let mut up = Vec::new();
+    pair.client.transmit(0, MIB as usize, pair.now, &mut up);
+    assert!(!pair.client.release_logs(pair.now), "something is in flight");
+    assert!(pair.server.release_logs(pair.now));
+    pair.server.receive(0, &up, pair.now);
+    pair.exchange();
+    let Read::Data(chunk) = pair.server.read(pair.flow) else { panic!("nothing arrived") };
+    assert_eq!(chunk, b"sent meanwhile");
+    pair.now += Duration::from_secs(1);
+    pair.server.on_timeout(pair.now);
+    pair.exchange();
+    assert!(!pair.server.is_releasing());
+    assert_eq!((pair.server.promised_memory(), pair.server.counters().failures), (0, 0));
+}

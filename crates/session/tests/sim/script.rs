@@ -78,6 +78,8 @@ pub(crate) enum Fault {
     Corrupt { sender: usize, transports: usize },
     /// An end limits its logs.
     Limit { end: usize, log: u64 },
+    /// An end gives up its logs, if nothing is in flight.
+    Release { end: usize },
     /// An end is restarted; it may keep its logs.
     Restart { end: usize, keep_logs: bool },
     /// An end closes its session.
@@ -192,6 +194,7 @@ impl Fault {
             6 if profile.shrinks() => {
                 Fault::Limit { end, log: (1 << 20) + dice.within(0..6 << 20) }
             }
+            7 if profile.shrinks() => Fault::Release { end },
             _ => return None,
         })
     }
