@@ -5,6 +5,7 @@
 
 pub(crate) mod admin;
 mod bench;
+mod https;
 pub(crate) mod index;
 #[cfg(target_os = "linux")]
 mod link;
@@ -22,6 +23,7 @@ pub(crate) mod tunnel;
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use https::CaArgs;
 #[cfg(target_os = "linux")]
 pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};
@@ -71,6 +73,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Make a key pair; print the public key for the other end
     Keygen(KeygenArgs),
+    /// Make a CA, so that `connect` can open HTTPS of named services
+    ///
+    /// Writes its private key and its certificate, and prints how to install the certificate.
+    Ca(CaArgs),
     /// Run the server end of a tunnel, near the servers
     Serve(Box<ServeArgs>),
     /// Run the client end of a tunnel, near the clients

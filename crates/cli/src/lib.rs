@@ -11,6 +11,7 @@ mod adapting;
 mod args;
 mod base;
 mod bench;
+mod ca;
 mod check_config;
 mod csv_files;
 mod defaults;
@@ -79,6 +80,7 @@ pub fn run() -> ExitCode {
     let outcome = match &cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Keygen(args) => tunnel::keygen(args),
+        Command::Ca(args) => ca::run(args),
         Command::Serve(_) => tunnel::serve(given),
         Command::Connect(_) => tunnel::connect(given),
         #[cfg(target_os = "linux")]

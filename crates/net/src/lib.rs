@@ -46,6 +46,7 @@
 //! | forwards and listeners | [`listener`]; whose their connections are: [`domain`]; the SOCKS5 and HTTP proxy: [`proxy`] |
 //! | what a peer may reach | [`Egress`] and [`allow`] |
 //! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
+//! | which HTTPS services are opened, and the CA for that | [`https`] |
 //! | counters and state | [`status`] |
 //! | IP packets between two sites, without the tunnel | `link` (Linux) |
 //! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`]; what it carried in the last month: [`history`] |
@@ -70,6 +71,7 @@ pub mod flows;
 mod handshake;
 #[cfg(unix)]
 pub mod history;
+pub mod https;
 pub mod keys;
 #[cfg(target_os = "linux")]
 pub mod link;

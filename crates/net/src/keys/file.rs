@@ -3,8 +3,8 @@
 
 use crate::ownership::{self, OwnershipError};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Start of every secret key as text.
@@ -17,22 +17,29 @@ pub enum FileKind {
     SecretKey,
     /// A list of authorized peers, which only its owner may change.
     AuthorizedPeers,
+    /// A private key of a certificate in PEM, which only its owner may read or change.
+    PrivateKey,
+    /// Certificates in PEM, which only their owner may change.
+    Certificates,
 }
 
 impl FileKind {
-    /// Longest file, in bytes: a secret key has about 130; a list has room for 10,000 peers.
+    /// Longest file, in bytes: a secret key has about 130; a list has room for 10,000 peers, and
+    /// certificates for several times those that systems trust.
     const fn limit(self) -> usize {
         match self {
             FileKind::SecretKey => 4 << 10,
             FileKind::AuthorizedPeers => 1 << 20,
+            FileKind::PrivateKey => 64 << 10,
+            FileKind::Certificates => 4 << 20,
         }
     }
 
     /// Permission bits that the file must not have.
     const fn forbidden(self) -> u32 {
         match self {
-            FileKind::SecretKey => 0o077,
-            FileKind::AuthorizedPeers => 0o022,
+            FileKind::SecretKey | FileKind::PrivateKey => 0o077,
+            FileKind::AuthorizedPeers | FileKind::Certificates => 0o022,
         }
     }
 }
@@ -42,6 +49,8 @@ impl fmt::Display for FileKind {
         f.write_str(match self {
             FileKind::SecretKey => "secret key",
             FileKind::AuthorizedPeers => "list of authorized peers",
+            FileKind::PrivateKey => "private key",
+            FileKind::Certificates => "certificate file",
         })
     }
 }
@@ -86,13 +95,13 @@ impl fmt::Display for FileError {
         let (kind, path) = (self.kind, self.path.display());
         match (&self.problem, kind) {
             (FileProblem::Read(error), _) => write!(f, "cannot read the {kind} {path}: {error}"),
-            (FileProblem::Permissions(mode), FileKind::SecretKey) => {
+            (FileProblem::Permissions(mode), FileKind::SecretKey | FileKind::PrivateKey) => {
                 write!(
                     f,
-                    "others can use the secret key {path} (mode {mode:04o}): run `chmod 600 {path}`"
+                    "others can use the {kind} {path} (mode {mode:04o}): run `chmod 600 {path}`"
                 )
             }
-            (FileProblem::Permissions(mode), FileKind::AuthorizedPeers) => {
+            (FileProblem::Permissions(mode), _) => {
                 write!(
                     f,
                     "others can change the {kind} {path} (mode {mode:04o}): run `chmod go-w {path}`"
@@ -105,7 +114,7 @@ impl fmt::Display for FileError {
                     "{path} is not a secret key: expected one line that starts with {SECRET_PREFIX}"
                 )
             }
-            (FileProblem::Content, FileKind::AuthorizedPeers) => {
+            (FileProblem::Content, _) => {
                 write!(
                     f,
                     "{path} is not a {kind}: expected UTF-8 text of at most {} bytes",
@@ -117,7 +126,7 @@ impl fmt::Display for FileError {
 }
 
 /// Reads a file after checking its permissions, its owner and the directories above it.
-pub(super) fn read(path: &Path, kind: FileKind) -> Result<String, FileError> {
+pub(crate) fn read(path: &Path, kind: FileKind) -> Result<String, FileError> {
     let checked = || {
         let file = File::open(path).map_err(FileProblem::Read)?;
         // Asks the open file, so that it cannot be exchanged in between.
@@ -135,6 +144,39 @@ pub(super) fn read(path: &Path, kind: FileKind) -> Result<String, FileError> {
         String::from_utf8(bytes).map_err(|_| FileProblem::Content)
     };
     checked().map_err(|problem| FileError { kind, path: path.to_path_buf(), problem })
+}
+
+/// Why a file was not created.
+#[derive(Debug)]
+pub(crate) enum CreateError {
+    /// There is one already, which stays as it is.
+    Exists,
+    /// [`read`] would refuse a file there.
+    Ownership(OwnershipError),
+    /// It cannot be written.
+    Write(io::Error),
+}
+
+/// Writes a new file, and waits until it is on disk. Only its owner can read it if it is `secret`.
+pub(crate) fn create(path: &Path, secret: bool, content: &[u8]) -> Result<(), CreateError> {
+    match ownership::check_new(path) {
+        // Creating the file gives the better error.
+        Ok(()) | Err(OwnershipError::Io { .. }) => {}
+        Err(error) => return Err(CreateError::Ownership(error)),
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, if secret { 0o600 } else { 0o644 });
+    let mut file = options.open(path).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => CreateError::Exists,
+        _ => CreateError::Write(source),
+    })?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(|source| {
+        // Half a file is of no use. If it cannot be removed either, the first error matters.
+        let _ = std::fs::remove_file(path);
+        CreateError::Write(source)
+    })
 }
 
 /// The permission bits of a file; `None` where the system has none.

@@ -1,7 +1,7 @@
 //! Ed25519 keys: this end's own, and those of the peers it accepts, as with SSH and WireGuard.
 //! There is no certificate authority.
 
-mod file;
+pub(crate) mod file;
 mod peers;
 mod public;
 mod secret;

@@ -1,16 +1,15 @@
 //! Secret keys and their files.
 
 use super::PublicKey;
-use super::file::{self, FileError, FileKind, FileProblem, SECRET_PREFIX};
-use crate::ownership::{self, OwnershipError};
+use super::file::{self, CreateError, FileError, FileKind, FileProblem, SECRET_PREFIX};
+use crate::ownership::OwnershipError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Occurs near the start of the base64 of every Ed25519 secret key in PKCS#8, whoever made it: the
@@ -116,25 +115,13 @@ impl SecretKey {
     /// [`SecretKeyError::Ownership`] if [`SecretKey::load`] would refuse a file there.
     /// [`SecretKeyError::Write`].
     pub fn save(&self, path: &Path) -> Result<(), SecretKeyError> {
-        match ownership::check_new(path) {
-            // Creating the file gives the better error.
-            Ok(()) | Err(OwnershipError::Io { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let failed = |source| SecretKeyError::Write { path: path.to_path_buf(), source };
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => SecretKeyError::Exists { path: path.to_path_buf() },
-            _ => failed(source),
-        })?;
         let line = format!("{SECRET_PREFIX}{}\n", URL_SAFE_NO_PAD.encode(&self.pkcs8));
-        file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(|source| {
-            // Half a key is of no use. If it cannot be removed either, the first error matters.
-            let _ = std::fs::remove_file(path);
-            failed(source)
+        file::create(path, true, line.as_bytes()).map_err(|error| match error {
+            CreateError::Exists => SecretKeyError::Exists { path: path.to_path_buf() },
+            CreateError::Ownership(error) => error.into(),
+            CreateError::Write(source) => {
+                SecretKeyError::Write { path: path.to_path_buf(), source }
+            }
         })
     }
 
