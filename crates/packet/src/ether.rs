@@ -147,7 +147,7 @@ fn is_ip(c: &Cursor<'_>) -> bool {
 }
 
 /// Whether this looks like an Ethernet frame with known content.
-fn is_ethernet(data: &[u8]) -> bool {
+pub(crate) fn is_ethernet(data: &[u8]) -> bool {
     match data {
         [_, _, _, _, _, _, _, _, _, _, _, _, t0, t1, ..] => matches!(
             u16::from_be_bytes([*t0, *t1]),

@@ -57,6 +57,7 @@ pub mod mss;
 pub mod offload;
 pub mod prefix;
 mod record;
+mod sliced;
 mod transport;
 mod tunnel;
 mod walk;

@@ -14,6 +14,14 @@ const AVS_MAGIC: [u32; 2] = [0x8021_1001, 0x8021_1002];
 /// The length in a Prism header is unreliable; tcpdump assumes 144 bytes.
 const PRISM: usize = 144;
 
+/// The attribute of a netfilter log that is the packet, and most attributes before it: Linux has 22
+/// types of them (`linux/netfilter/nfnetlink_log.h`).
+const NFULA_PAYLOAD: u16 = 9;
+const NFLOG_ATTRIBUTES: usize = 64;
+/// Families of Linux.
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
 /// ARPHRD_ types of Linux for which a cooked header has no EtherType.
 const ARPHRD_FRAD: u16 = 770;
 const ARPHRD_IPGRE: u16 = 778;
@@ -47,6 +55,7 @@ impl WalkState {
             LinkType::IEEE802_11_PRISM => self.prism(c),
             LinkType::IEEE802_11_AVS => self.avs(c),
             LinkType::PPI => self.ppi(c),
+            LinkType::NFLOG => self.nflog(c),
             _ => Err(Skipped::UnsupportedLink(link)),
         }
     }
@@ -77,6 +86,37 @@ impl WalkState {
         self.enter(Layer::Sll2)?;
         let &[p0, p1, _, _, _, _, _, _, a0, a1, ..] = c.take::<20>(Layer::Sll2)?;
         cooked(u16::from_be_bytes([a0, a1]), u16::from_be_bytes([p0, p1]))
+    }
+
+    /// LINKTYPE_NFLOG: family, version 0, resource; then attributes, each of a length, its header
+    /// included, and a type in the byte order of the capturing host, padded to four bytes.
+    fn nflog(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
+        const LAYER: Layer = Layer::Nflog;
+        self.enter(LAYER)?;
+        let &[family, version, _, _] = c.take(LAYER)?;
+        if version != 0 {
+            return Err(Skipped::Malformed(LAYER));
+        }
+        for _ in 0..NFLOG_ATTRIBUTES {
+            let &[l0, l1, t0, t1] = c.take(LAYER)?;
+            // Types are small, and the highest bits of their field are flags or 0.
+            let is_little = t0 != 0 || t1 == 0;
+            let number = |bytes| match is_little {
+                true => u16::from_le_bytes(bytes),
+                false => u16::from_be_bytes(bytes),
+            };
+            let rest = number([l0, l1]).checked_sub(4).ok_or(Skipped::Malformed(LAYER))?;
+            if number([t0, t1]) == NFULA_PAYLOAD {
+                c.limit(u32::from(rest), LAYER)?;
+                return match family {
+                    AF_INET => Ok(Next::Ipv4),
+                    AF_INET6 => Ok(Next::Ipv6),
+                    other => Err(Skipped::NotIp(other.into())),
+                };
+            }
+            c.skip(usize::from(rest).next_multiple_of(4), LAYER)?;
+        }
+        Err(Skipped::Malformed(LAYER))
     }
 
     /// RFC 1661, RFC 1662: optionally address and control (0xff, 0x03), then a protocol of one or

@@ -66,6 +66,8 @@ link_types! {
     IPV4 = 228, "IPV4";
     /// Raw IPv6.
     IPV6 = 229, "IPV6";
+    /// Linux netfilter log: a family, and attributes of which one is the packet.
+    NFLOG = 239, "NFLOG";
     /// Linux "cooked" capture, version 2.
     LINUX_SLL2 = 276, "LINUX_SLL2";
 }

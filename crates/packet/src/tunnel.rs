@@ -21,6 +21,9 @@ const GRE_SEQUENCE: u16 = 0x1000;
 const GRE_ACKNOWLEDGEMENT: u16 = 0x0080;
 const GRE_VERSION: u16 = 0x0007;
 
+/// VXLAN's flag I (RFC 7348 section 5).
+const VALID_IDENTIFIER: u8 = 0x08;
+
 impl WalkState {
     /// RFC 2784, RFC 2890, RFC 1701; version 1: RFC 2637.
     pub(crate) fn gre(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
@@ -102,11 +105,16 @@ impl WalkState {
         }
     }
 
-    /// RFC 7348 section 5, and the group policy extension of draft-smith-vxlan-group-policy.
+    /// RFC 7348 section 5: a valid network identifier; reserved bits are ignored, so that extensions
+    /// such as draft-smith-vxlan-group-policy are read, too.
     pub(crate) fn vxlan(&mut self, c: &mut Cursor<'_>) -> Result<Next, Skipped> {
         self.enter(Layer::Vxlan)?;
         match c.take(Layer::Vxlan)? {
-            [0x08, 0, 0, 0, _, _, _, 0] | [0x88, _, _, _, _, _, _, 0] => Ok(Next::Ethernet),
+            [0x08, 0, 0, 0, _, _, _, 0] => Ok(Next::Ethernet),
+            // A port is weak evidence: where reserved bits are set, the frame has to speak for it.
+            [flags, ..] if flags & VALID_IDENTIFIER != 0 && ether::is_ethernet(c.data) => {
+                Ok(Next::Ethernet)
+            }
             _ => Err(Skipped::Malformed(Layer::Vxlan)),
         }
     }

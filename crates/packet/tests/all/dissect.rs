@@ -232,6 +232,41 @@ fn a_port_proves_nothing() {
     }
 }
 
+/// A packet broker cuts packets and writes that they are whole: the IP header says how long they
+/// were.
+#[test]
+fn what_was_cut_before_the_capture_is_missing() {
+    let payload = [7; 400];
+    let whole = [
+        (LinkType::ETHERNET, ethernet(0x8100, &tag(0x0800, &ipv4(6, &tcp(&payload))))),
+        (LinkType::ETHERNET, ethernet(0x86dd, &ipv6(17, &udp(53, &payload)))),
+        (LinkType::RAW, ipv4(17, &udp(53, &payload))),
+        (
+            LinkType::ETHERNET,
+            ethernet(0x8864, &pppoe(&join(&[&[0, 0x57], &ipv6(6, &tcp(&payload))]))),
+        ),
+    ];
+    for (link, packet) in &whole {
+        let record = |data, wire_len| Record { time: 0, link: *link, wire_len, data };
+        let len = packet.len() as u32;
+        let cut = record(&packet[..128], 128).unsliced();
+        assert_eq!(cut.wire_len, len);
+        let mut dissector = Dissector::new(Limits::default());
+        let d = dissector.dissect(&cut).unwrap();
+        assert_eq!(d.payload.len() as u32 + d.missing, 400, "{}", d.layers);
+        // What is whole, says itself that it is cut, or is padded stays as it is.
+        let padded = [&packet[..], &[0; 6]].concat();
+        for known in [record(packet, len), record(&packet[..128], 600), record(&padded, len + 6)] {
+            assert_eq!(known.unsliced(), known);
+        }
+    }
+    // A wrong checksum proves no length.
+    let mut wrong = whole[2].1[..128].to_vec();
+    wrong[10..12].copy_from_slice(&[1, 2]);
+    let wrong = Record { time: 0, link: LinkType::RAW, wire_len: 128, data: &wrong };
+    assert_eq!(wrong.unsliced(), wrong);
+}
+
 fn arbitrary_input() -> impl Strategy<Value = Vec<u8>> {
     let kinds = LinkType::SUPPORTED.len() as u8;
     // Bytes from packets, so that random ones get somewhere.

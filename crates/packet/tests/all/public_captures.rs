@@ -99,8 +99,8 @@ fn sums(file: &[u8]) -> Sums {
 /// Why we differ from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB and
-    /// most of 802.11. Payload moves from UDP to what is inside, which may be none of ours (ICMP,
+    /// The index stops in front of a tunnel over UDP, of PPP inside GRE, MPLS inside PPP, PBB, NFLOG
+    /// and most of 802.11. Payload moves from UDP to what is inside, which may be none of ours (ICMP,
     /// ARP).
     Inside,
     /// The index takes each fragment by itself: the header of the transport from the first, nothing
@@ -129,6 +129,7 @@ const DIFFERENCES: &[(&str, i64, i64, &[Why])] = &[
     ("arkime__gre-erspan-vxlan.pcap", 57, -491, &[Inside]),
     ("arkime__gtp-iphone.pcap", 11906, -19644, &[Inside]),
     ("arkime__ipv6-gtp6.pcap", 0, -56, &[Inside]),
+    ("arkime__nflog.pcap", 1339, 0, &[Inside]),
     ("arkime__socks5-http-302-frag.pcap", 1340, 0, &[Fragments]),
     ("arkime__vxlan.pcap", 0, -948, &[Inside]),
     ("deb-tcpdump__aoe-oobr-1.pcap", 0, 0, &[Raised]),
@@ -181,6 +182,7 @@ const DIFFERENCES: &[(&str, i64, i64, &[Why])] = &[
     ("ndpi__teredo.pcap", 0, -1566, &[Inside]),
     ("pcapplusplus__PacketExamples_GrePackets.pcap", 0, 146, &[Inside]),
     ("pcapplusplus__PacketExamples_Vxlan1.pcap", 0, -106, &[Inside]),
+    ("pcapplusplus__PacketExamples_Vxlan2.pcap", 0, -106, &[Inside]),
     ("pcapplusplus__PacketExamples_gtp-u.pcap", 0, -9792, &[Inside]),
     ("pcapplusplus__PacketExamples_ipv6_opt_fragments.pcap", 0, 3939, &[Fragments]),
     ("pcapplusplus__PcapExamples_frag_http_req.pcap", 1336, 0, &[Fragments]),
@@ -193,6 +195,7 @@ const DIFFERENCES: &[(&str, i64, i64, &[Why])] = &[
     ("zeek__Traces_erspan.pcap", 44743, 0, &[Fragments]),
     ("zeek__Traces_ipv6-fragmented-dns.pcap", 0, 1806, &[Fragments]),
     ("zeek__Traces_ipv6-reassembly-state-leak.pcap", 0, 62905, &[Fragments]),
+    ("zeek__Traces_nflog-http.pcap", 1682, 0, &[Inside]),
     ("zeek__Traces_pbb.pcap", 209, 0, &[Inside]),
     ("zeek__quic_383379789-decrypt-crash.pcap", 0, -20216, &[Lengths]),
     ("zeek__Traces_radiotap.pcap", 0, 443, &[Inside]),

@@ -110,6 +110,17 @@ pub(crate) fn vxlan(frame: &[u8]) -> Vec<u8> {
     join(&[&[8, 0, 0, 0, 0, 1, 2, 0], frame])
 }
 
+/// A record of a netfilter log, in the byte order of `number`: a header attribute, a prefix that is
+/// padded, the packet.
+pub(crate) fn nflog(family: u8, number: fn(u16) -> [u8; 2], packet: &[u8]) -> Vec<u8> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let padding = vec![0; value.len().next_multiple_of(4) - value.len()];
+        join(&[&number(value.len() as u16 + 4), &number(kind), value, &padding])
+    };
+    let before = join(&[&attribute(1, &[8, 0, 3, 0]), &attribute(10, b"prefix\0")]);
+    join(&[&[family, 0, 0, 5], &before, &attribute(9, packet)])
+}
+
 pub(crate) fn geneve(kind: u16, inside: &[u8]) -> Vec<u8> {
     join(&[&[2, 0], &kind.to_be_bytes(), &[0, 1, 2, 0], &[1, 2, 3, 4, 5, 6, 7, 8], inside])
 }
@@ -226,6 +237,8 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         ),
         (L::PPI, join(&[&[0, 0, 12, 0, 1, 0, 0, 0, 9, 9, 9, 9], e4]), "PPI/Ethernet/IPv4/TCP"),
         // Tags, labels and sessions.
+        (L::NFLOG, nflog(2, u16::to_le_bytes, t4), "NFLOG/IPv4/TCP"),
+        (L::NFLOG, nflog(10, u16::to_be_bytes, t6), "NFLOG/IPv6/TCP"),
         (L::ETHERNET, ethernet(0x8100, &tag(0x0800, t4)), "Ethernet/VLAN/IPv4/TCP"),
         (
             L::ETHERNET,
@@ -298,6 +311,17 @@ pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
         // Over UDP.
         (L::ETHERNET, over_udp(4789, &vxlan(e4)), "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP"),
         (L::ETHERNET, over_udp(8472, &vxlan(e4)), "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP"),
+        // Reserved bits are ignored: of a group policy, and of the last byte.
+        (
+            L::ETHERNET,
+            over_udp(4789, &join(&[&[0x88, 0x40, 0, 9, 0, 1, 2, 0], e4])),
+            "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP",
+        ),
+        (
+            L::ETHERNET,
+            over_udp(4789, &join(&[&[0x0c, 1, 2, 3, 0, 1, 2, 0xff], e4])),
+            "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/TCP",
+        ),
         (
             L::ETHERNET,
             over_udp(4790, &join(&[&[0x0c, 0, 0, 2, 0, 0, 1, 0], t6])),

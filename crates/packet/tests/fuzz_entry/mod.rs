@@ -50,6 +50,7 @@ struct Account {
 
 impl Account {
     fn record(&mut self, record: &Record<'_>) {
+        let record = &record.unsliced();
         self.packets += 1;
         self.wire += u64::from(record.wire_len);
         if let Ok(packet) = self.dissector.dissect(record) {
