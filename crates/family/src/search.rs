@@ -59,6 +59,7 @@ pub struct FamilySearch {
     table: TableKind,
     chunk_key: [u8; 16],
     backlog: Option<u64>,
+    earlier_blocks: bool,
 }
 
 impl FamilySearch {
@@ -88,6 +89,13 @@ impl FamilySearch {
     /// ([`EncodeError::NotHeld`](oncewire_codec::EncodeError::NotHeld)). Memory: this much.
     pub fn backlog(mut self, bytes: u64) -> Self {
         self.backlog = Some(bytes);
+        self
+    }
+
+    /// For comparisons of [`MatcherKind::ChunkMatch`] with the papers' max-match: it refers to earlier
+    /// blocks only, and samples content that looks incompressible as any other. Default no.
+    pub fn earlier_blocks(mut self, only: bool) -> Self {
+        self.earlier_blocks = only;
         self
     }
 
@@ -129,6 +137,7 @@ impl FamilySearch {
             backlog: backlog as usize,
             window,
             kernels,
+            earlier_blocks: self.earlier_blocks,
         };
         ChunkMatch::new(settings.sampler.clone(), geometry, params)
     }
@@ -198,7 +207,7 @@ impl Search for FamilySearch {
     }
 
     fn samples_sparsely(&self) -> bool {
-        !matches!(self.matcher, MatcherKind::Published { .. })
+        !matches!(self.matcher, MatcherKind::Published { .. }) && !self.earlier_blocks
     }
 }
 

@@ -5,12 +5,13 @@ use crate::support::*;
 use serde_json::Value;
 use std::ffi::OsString;
 
-const SAMPLERS: [&str; 9] = [
+const SAMPLERS: [&str; 10] = [
     "samplebyte",
     "fixed",
     "modp",
     "modp-published",
     "maxp",
+    "maxp-published",
     "gear",
     "fastcdc",
     "samplehash",

@@ -168,6 +168,8 @@ pub(crate) struct ChunkParams {
     pub(crate) backlog: usize,
     pub(crate) window: usize,
     pub(crate) kernels: Kernels,
+    /// Whether matches refer to earlier blocks only.
+    pub(crate) earlier_blocks: bool,
 }
 
 /// The chunk matcher with its table and backlog, which an encoder has in place of a log and a
@@ -275,7 +277,7 @@ impl Store for ChunkMatch {
 
     fn find(&mut self, block: &[u8], offset: u64, density: Density, matches: &mut Vec<Match>) {
         let geometry = self.generations.geometry();
-        let ChunkParams { form, kernels, window, key, .. } = self.params;
+        let ChunkParams { form, kernels, window, key, earlier_blocks, .. } = self.params;
         let Batch { markers, chunks, names } = &mut *self.batch;
         #[cfg(test)]
         let weak = self.weak;
@@ -306,6 +308,7 @@ impl Store for ChunkMatch {
             block,
             offset,
             older: geometry.floor(offset, block.len())..self.acknowledged,
+            within: !earlier_blocks,
             first: matches.len(),
             matches,
         };
@@ -342,6 +345,8 @@ struct Looker<'a> {
     offset: u64,
     /// The range that matches may refer to outside the block.
     older: Range<u64>,
+    /// Whether they may refer to the block itself.
+    within: bool,
     /// Matches of this block start here.
     first: usize,
     matches: &'a mut Vec<Match>,
@@ -368,7 +373,8 @@ impl Looker<'_> {
             .last()
             .filter(|last| last.end() == at)
             .map(|last| last.source + u64::from(last.len));
-        if let Some(source) = expected
+        if self.within
+            && let Some(source) = expected
             && let Some(from) = source.checked_sub(self.offset)
             && self.block[from as usize..][..chunk.len as usize] == self.block[at..chunk.end()]
         {
@@ -386,7 +392,7 @@ impl Looker<'_> {
             let Some(source) = now.checked_sub(age).filter(|_| age > 0) else { continue };
             let usable = if source >= self.offset {
                 pending = true;
-                true
+                self.within
             } else {
                 let end = source + u64::from(chunk.len);
                 pending |= end > self.older.end;

@@ -243,3 +243,26 @@ fn builder_again(form: ChunkForm, seed: ChecksumSeed) -> Encoder {
         .search(FamilySearch::new(MatcherKind::ChunkMatch { form }));
     builder.checksum_seed(seed).build().unwrap()
 }
+
+#[test]
+fn of_earlier_blocks_it_finds_nothing_within_one_and_all_copies_of_one_before() {
+    let part: Vec<u8> = (0..400u64)
+        .flat_map(|i| (i * i).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    let blocks = [part.repeat(2), part.repeat(3)];
+    let saved = |earlier| {
+        let form = ChunkForm::StartsAtMarker;
+        let search = FamilySearch::new(MatcherKind::ChunkMatch { form }).earlier_blocks(earlier);
+        let builder = Encoder::builder().cache(100_000).search(search);
+        let mut finder = builder.build_halves().unwrap().0;
+        blocks.each_ref().map(|block| {
+            let mut tokens = oncewire_codec::Tokens::default();
+            finder.find(block, &mut tokens).unwrap();
+            finder.acknowledge(tokens.offset() + block.len() as u64);
+            tokens.matches().iter().map(|found| found.len).sum::<u32>()
+        })
+    };
+    let (within, earlier) = (saved(false), saved(true));
+    assert!(within[0] > 2500 && within[1] > 8500, "{within:?}");
+    assert!(earlier[0] == 0 && earlier[1] > 8500, "{earlier:?}");
+}

@@ -123,6 +123,8 @@ pub struct Optimal {
     stage: Vec<u8>,
     /// One batch of windows to forget.
     forget: Vec<u8>,
+    /// Whether a block is looked up before any of it is inserted.
+    earlier_blocks: bool,
     totals: BlockFigures,
 }
 
@@ -172,8 +174,17 @@ impl Optimal {
             end: 0,
             stage: Vec::with_capacity(PIECE + window),
             forget: Vec::with_capacity(BATCH + window),
+            earlier_blocks: false,
             totals: BlockFigures::default(),
         })
+    }
+
+    /// Bounds what can be saved by repeats of earlier blocks only, as the papers' max-match finds
+    /// them: a block is looked up before any of it is inserted. With eviction, what leaves the cache
+    /// with the block is still found. Default no.
+    #[must_use]
+    pub fn of_earlier_blocks(self) -> Optimal {
+        Optimal { earlier_blocks: true, ..self }
     }
 
     /// Looks up and inserts the windows of the next block of the stream. A block may have any size.
@@ -181,6 +192,16 @@ impl Optimal {
         let mut runs = Runs::new(self.window, self.pointer);
         let mut figures = BlockFigures { bytes: block.len() as u64, ..BlockFigures::default() };
         let start = self.end;
+        if self.earlier_blocks {
+            self.look_up(block, |at, hit| {
+                figures.windows += 1;
+                if hit {
+                    figures.hits += 1;
+                    runs.hit(at);
+                }
+            });
+        }
+        let is_counted = !self.earlier_blocks;
         for piece in block.chunks(PIECE) {
             // Keep the bytes whose windows were not complete before.
             let keep = self.stage.len().min(self.window - 1);
@@ -194,7 +215,7 @@ impl Optimal {
             let windows = (self.stage.len() + 1).saturating_sub(self.window);
             self.add_windows(first, windows, |at, hit| {
                 // Windows that begin before the block are inserted only.
-                if let Some(at) = at.checked_sub(start) {
+                if let Some(at) = at.checked_sub(start).filter(|_| is_counted) {
                     figures.windows += 1;
                     if hit {
                         figures.hits += 1;
@@ -276,6 +297,29 @@ impl Optimal {
 
     fn expected_rate(&self) -> f64 {
         self.fill().powi(HASHES as i32)
+    }
+
+    /// Looks up the windows inside a block. Tells the position of each and whether it is held.
+    fn look_up(&self, block: &[u8], mut tell: impl FnMut(u64, bool)) {
+        let mut batch = Batch::EMPTY;
+        let windows = (block.len() + 1).saturating_sub(self.window);
+        for first in (0..windows).step_by(BATCH) {
+            let len = (windows - first).min(BATCH);
+            let (cells, is_held): (_, fn(&Cells, u64) -> bool) = match &self.filter {
+                Store::Exact(held) => {
+                    for at in first..first + len {
+                        tell(at as u64, held.contains_key(&block[at..at + self.window]));
+                    }
+                    continue;
+                }
+                Store::Bloom(cells) => (cells, |cells, index| cells.get::<1>(index) != 0),
+                Store::Counting(cells) => (cells, |cells, index| cells.get::<4>(index) != 0),
+            };
+            batch.prepare(self.kernels, cells, block, first, len, self.window);
+            for (i, indices) in batch.indices[..len].iter().enumerate() {
+                tell((first + i) as u64, indices.iter().all(|&index| is_held(cells, index)));
+            }
+        }
     }
 
     fn holds(&self, window: &[u8]) -> bool {

@@ -234,6 +234,20 @@ fn a_run_refers_to_its_own_block_from_a_distance_of_one() {
 }
 
 #[test]
+fn of_earlier_blocks_it_finds_nothing_within_one() {
+    let part = noise(7, 100);
+    let twice = [&part[..], &part].concat();
+    for filter in [Filter::Exact, Filter::Bloom, Filter::CountingBloom] {
+        let mut earlier = optimal(16, 1000, filter).of_earlier_blocks();
+        let first = earlier.add_block(&twice);
+        assert_eq!((first.windows, first.hits, first.saved_bytes), (185, 0, 0));
+        // Both copies, and what straddles them: all of it was in the block before.
+        let again = earlier.add_block(&twice);
+        assert_eq!((again.hits, again.run_bytes, again.saved_bytes), (185, 200, 196));
+    }
+}
+
+#[test]
 fn parameters_are_checked() {
     let error =
         |window, cache| Optimal::new(window, cache, DEFAULT_POINTER, Filter::Exact).unwrap_err();

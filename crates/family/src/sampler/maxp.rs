@@ -33,6 +33,23 @@ impl Sampler for Maxp {
     }
 }
 
+/// [`Maxp`] as published, which forces no marker: content without local maxima, as a run of one byte,
+/// has none, however long it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaxpPublished;
+
+impl Sampler for MaxpPublished {
+    #[inline]
+    fn sample(&self, sampling: Sampling<'_>, markers: &mut [u32]) -> Sampled {
+        let Sampling { kernels, block, window, period, from } = sampling;
+        kernels.maxp(block, window, period / 2, usize::MAX, from, markers)
+    }
+
+    fn expected_rate(&self, period: usize) -> f64 {
+        maxima_rate(period)
+    }
+}
+
 /// PEAKS: [`Maxp`] with a 16-bit hash of four bytes instead of eight bytes as a number.
 ///
 /// It is between MAXP and winnowing (Schleimer, Wilkerson and Aiken, SIGMOD 2003), which also

@@ -7,7 +7,7 @@ mod modp;
 
 pub use fixed::Fixed;
 pub use gear::{FastCdc, Gear};
-pub use maxp::{MAXIMUM_GAP_PERIODS, Maxp, Peaks};
+pub use maxp::{MAXIMUM_GAP_PERIODS, Maxp, MaxpPublished, Peaks};
 pub use modp::Modp;
 pub use oncewire_codec::sampler::{
     AnySampler, ENDRE_MARKER_BYTES, SampleByte, SampleHash, Sampler, Sampling,
@@ -26,6 +26,8 @@ pub enum SamplerKind {
     Modp(Modp),
     /// [`Maxp`].
     Maxp,
+    /// [`MaxpPublished`].
+    MaxpPublished,
     /// [`Gear`].
     Gear,
     /// [`FastCdc`].
@@ -54,6 +56,10 @@ macro_rules! with_sampler {
             }
             SamplerKind::Maxp => {
                 let $sampler = Maxp;
+                $body
+            }
+            SamplerKind::MaxpPublished => {
+                let $sampler = MaxpPublished;
                 $body
             }
             SamplerKind::Gear => {
@@ -90,6 +96,7 @@ impl SamplerKind {
             SamplerKind::Modp(Modp { published: false }),
             SamplerKind::Modp(Modp { published: true }),
             SamplerKind::Maxp,
+            SamplerKind::MaxpPublished,
             SamplerKind::Gear,
             SamplerKind::FastCdc,
             SamplerKind::SampleHash,
@@ -111,6 +118,7 @@ impl SamplerKind {
             SamplerKind::Modp(Modp { published: false }) => "modp",
             SamplerKind::Modp(Modp { published: true }) => "modp-published",
             SamplerKind::Maxp => "maxp",
+            SamplerKind::MaxpPublished => "maxp-published",
             SamplerKind::Gear => "gear",
             SamplerKind::FastCdc => "fastcdc",
             SamplerKind::SampleHash => "samplehash",
@@ -255,6 +263,8 @@ mod tests {
                 let found =
                     in_batches(&*sampler, Kernels::detect(), &[byte; 10_000], 32, 32, 64).len();
                 // As published, MODP takes all of a run whose fingerprint is 0 mod p: zeros always.
+                // MAXP takes its first position only, before which there is nothing.
+                assert!(name != "maxp-published" || found == 1, "{found} of byte {byte}");
                 if name != "modp-published" {
                     assert!(found <= 10_000 / 9, "{name}: {found} of byte {byte}");
                 } else if byte == 0 {

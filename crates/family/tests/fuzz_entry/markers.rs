@@ -4,9 +4,7 @@
 use super::input::{Input, noise, piece, text};
 use oncewire_codec::sampler::{self, SampleByte, SampleHash, Sampler};
 use oncewire_codec::{ByteSet, Kernels};
-use oncewire_family::{
-    sampler::FastCdc, sampler::Fixed, sampler::Gear, sampler::Maxp, sampler::Modp, sampler::Peaks,
-};
+use oncewire_family::sampler::{FastCdc, Fixed, Gear, Maxp, MaxpPublished, Modp, Peaks};
 
 /// Sampling periods without a marker before one is forced.
 const GAP_PERIODS: usize = 8;
@@ -100,14 +98,11 @@ impl Search<'_> {
         markers
     }
 
-    fn maxp(&self) -> Vec<u32> {
-        self.maxima(
-            &self
-                .data
-                .windows(8)
-                .map(|bytes| u64::from_be_bytes(*bytes.first_chunk().unwrap()))
-                .collect::<Vec<_>>(),
-        )
+    /// Local maxima; if none is in `gap` positions, the greatest of them.
+    fn maxp(&self, gap: usize) -> Vec<u32> {
+        let values = self.data.windows(8);
+        let values = values.map(|bytes| u64::from_be_bytes(*bytes.first_chunk().unwrap()));
+        self.maxima(&values.collect::<Vec<_>>(), gap)
     }
 
     fn peaks(&self) -> Vec<u32> {
@@ -115,22 +110,25 @@ impl Search<'_> {
             &(0..(self.data.len() + 1).saturating_sub(4))
                 .map(|at| self.hash(at))
                 .collect::<Vec<_>>(),
+            MAXIMUM_GAP_PERIODS * self.period,
         )
     }
 
     /// Thesis section 2.2, and the greatest position of a gap.
-    fn maxima(&self, values: &[u64]) -> Vec<u32> {
-        let (h, gap) = (self.period / 2, MAXIMUM_GAP_PERIODS * self.period);
+    fn maxima(&self, values: &[u64], gap: usize) -> Vec<u32> {
+        let h = self.period / 2;
         let is_maximum = |at: usize| {
             (at.saturating_sub(h)..at).all(|before| values[before] < values[at])
                 && (at + 1..values.len().min(at + h + 1)).all(|behind| values[behind] <= values[at])
         };
         let (mut markers, mut at) = (Vec::new(), self.from);
         while at < self.end() {
-            let maximum = (at..self.end().min(at + gap)).find(|&i| is_maximum(i));
+            let maximum = (at..self.end().min(at.saturating_add(gap))).find(|&i| is_maximum(i));
             let marker = match maximum {
                 Some(marker) => marker,
-                None if at + gap <= self.end() => first_greatest(at..at + gap, |i| values[i]),
+                None if at.saturating_add(gap) <= self.end() => {
+                    first_greatest(at..at + gap, |i| values[i])
+                }
                 None => break,
             };
             markers.push(marker as u32);
@@ -297,7 +295,7 @@ pub(crate) fn run(input: &[u8]) {
         }
         2 => ("modp", search.modp(false), Box::new(Modp::default())),
         3 => ("modp-published", search.modp(true), Box::new(Modp::published())),
-        4 => ("maxp", search.maxp(), Box::new(Maxp)),
+        4 => ("maxp", search.maxp(MAXIMUM_GAP_PERIODS * period), Box::new(Maxp)),
         5 => ("gear", search.gear(), Box::new(Gear)),
         6 => ("fastcdc", search.fast_cdc(), Box::new(FastCdc)),
         7 => ("fixed", search.fixed(), Box::new(Fixed)),
@@ -306,6 +304,9 @@ pub(crate) fn run(input: &[u8]) {
     };
     check(&search, name, &expected, batch, &*sampler);
     laws(&search, &expected);
+    if kind == 4 {
+        check(&search, "maxp-published", &search.maxp(usize::MAX), batch, &MaxpPublished);
+    }
     match kind {
         4 | 9 => {
             let (apart, gap) = (period / 2, period / 2 + MAXIMUM_GAP_PERIODS * period);

@@ -1,4 +1,4 @@
-//! Optimal: the Bloom-filter upper bound (thesis section 2.2).
+//! Optimal: the Bloom-filter upper bound (thesis section 2.2) on repeats of earlier packets.
 
 use super::{Run, Sizes, Tally};
 use crate::batch::{Charge, Direction, View};
@@ -51,12 +51,9 @@ impl Run for Bound {
                         Filter::CountingBloom
                     };
                     let pointer = u64::from(self.charge.per_match);
-                    empty.insert(Optimal::new(
-                        self.window,
-                        self.cache.of(packet.direction),
-                        pointer,
-                        kind,
-                    )?)
+                    let cache = self.cache.of(packet.direction);
+                    let optimal = Optimal::new(self.window, cache, pointer, kind)?;
+                    empty.insert(optimal.of_earlier_blocks())
                 }
             };
             let found = filter.add_block(view.batch.payload(packet));

@@ -13,6 +13,7 @@ pub enum Algorithm {
     PayloadGzip,
     Modp,
     Maxp,
+    MaxpPublished,
     Fixed,
     SampleByte,
     SampleHash,
@@ -32,7 +33,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All, in the order of the table.
-    pub const ALL: [Algorithm; 24] = [
+    pub const ALL: [Algorithm; 25] = [
         Algorithm::Gzip,
         Algorithm::GzipWindow,
         Algorithm::GzipFlow,
@@ -42,6 +43,7 @@ impl Algorithm {
         Algorithm::PayloadGzip,
         Algorithm::Modp,
         Algorithm::Maxp,
+        Algorithm::MaxpPublished,
         Algorithm::Fixed,
         Algorithm::SampleByte,
         Algorithm::SampleHash,
@@ -83,6 +85,7 @@ impl Algorithm {
             Algorithm::PayloadGzip => "payload+gzip",
             Algorithm::Modp => "modp",
             Algorithm::Maxp => "maxp",
+            Algorithm::MaxpPublished => "maxp-published",
             Algorithm::Fixed => "fixed",
             Algorithm::SampleByte => "samplebyte",
             Algorithm::SampleHash => "samplehash",
@@ -113,6 +116,7 @@ impl Algorithm {
             Algorithm::PayloadGzip => "payload-match, then DEFLATE of each payload",
             Algorithm::Modp => "max-match, MODP",
             Algorithm::Maxp => "max-match, MAXP",
+            Algorithm::MaxpPublished => "max-match, MAXP without forced markers (thesis)",
             Algorithm::Fixed => "max-match, FIXED",
             Algorithm::SampleByte => "max-match, SAMPLEBYTE",
             Algorithm::SampleHash => "max-match, SAMPLEHASH (Oncewire)",

@@ -77,7 +77,7 @@ impl Run for PayloadRun {
 }
 
 /// Chunk-match, with a table for each direction. Every chunk counts as acknowledged once its packet
-/// was seen.
+/// was seen. As max-match, it refers to earlier packets only and samples all content alike.
 pub(crate) struct ChunkRun {
     form: ChunkForm,
     sampler: SamplerKind,
@@ -124,8 +124,9 @@ impl Run for ChunkRun {
                         self.cache.of(packet.direction).max(oncewire_codec::DEFAULT_BLOCK as u64);
                     let builder =
                         Encoder::builder().cache(cache).window(self.window).period(self.period);
-                    let builder =
-                        builder.sampler(self.sampler.clone()).search(FamilySearch::new(matcher));
+                    let builder = builder
+                        .sampler(self.sampler.clone())
+                        .search(FamilySearch::new(matcher).earlier_blocks(true));
                     let builder = builder.table_entries(cache / self.period as u64 * 2);
                     empty.insert(builder.build_halves()?.0)
                 }

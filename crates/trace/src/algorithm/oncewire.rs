@@ -79,6 +79,8 @@ struct Blocks {
     spare: Vec<Vec<u8>>,
     services: ByService,
     tally: Tally,
+    /// Bytes by which frames grew in each direction, and that no savings have made up for yet.
+    grown: [u64; Direction::ALL.len()],
     /// Time of the last packet in nanoseconds.
     last: i64,
     /// What it saves over time, of the tunnel as it is deployed.
@@ -107,6 +109,7 @@ impl TunnelRun {
                 spare: Vec::new(),
                 services: ByService::new(),
                 tally: Tally::default(),
+                grown: Default::default(),
                 last: 0,
                 series: inside.then(|| Series::new(memory / 4)),
                 over_time: None,
@@ -117,6 +120,16 @@ impl TunnelRun {
 }
 
 impl Blocks {
+    /// Counts what a frame saves or, if it is longer than its content, costs.
+    fn carried(&mut self, time: i64, direction: Direction, carried: &Carried) {
+        let grown = &mut self.grown[direction.index()];
+        *grown += carried.sent.saturating_sub(carried.content);
+        let saved = carried.content.saturating_sub(carried.sent);
+        let net = saved.saturating_sub(*grown);
+        *grown = grown.saturating_sub(saved);
+        self.saved(time, direction, net);
+    }
+
     /// Counts bytes saved of packets at that time.
     fn saved(&mut self, time: i64, direction: Direction, bytes: u64) {
         self.tally.add_to(direction, bytes);
@@ -182,7 +195,7 @@ impl Blocks {
             let (direction, mut key) = (flow.direction, flow.service);
             match encode(&mut self.encoders, flow, &bytes) {
                 Ok(carried) => {
-                    self.saved(opened, direction, carried.content.saturating_sub(carried.sent));
+                    self.carried(opened, direction, &carried);
                     if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
                         key.1 = 0;
                     }
@@ -247,6 +260,11 @@ impl Run for TunnelRun {
     fn finish(&mut self) -> Result<(), ConfigError> {
         let TunnelRun { tcp, blocks } = self;
         tcp.finish(&mut |flow, event| blocks.event(flow, None, event));
+        for direction in Direction::ALL {
+            let grown = std::mem::take(&mut blocks.grown[direction.index()]);
+            let saved = blocks.tally.of(direction);
+            blocks.tally.set(direction, saved.saturating_sub(grown));
+        }
         blocks.over_time = blocks.series.take().map(|mut series| series.finish());
         blocks.failed.take().map_or(Ok(()), Err)
     }

@@ -126,11 +126,13 @@ impl AlgorithmSavings {
     fn definition(&self) -> String {
         format!(
             "Savings are 1 - reduced bytes / bytes, both on the wire with all headers as captured. The cache of each direction holds {} of \
-             payload (the index is extra), first in, first out. Windows of {} bytes, sampling period {}. A match is charged 4 bytes, and a packet \
-             with matches {} more (the shim). Caches per pair of hosts have no shim, as EndRE works above the packet. The name of a payload is \
+             payload (the index is extra), first in, first out. Windows of {} bytes, sampling period {}, the same for all content. Max-match, \
+             chunk-match, payload-match and the bound find repeats of earlier packets only; compressors and Oncewire's codec also find those \
+             within a packet. In content without local maxima, as runs of zeros, maxp forces a marker after four periods; maxp-published \
+             does not. A match is charged 4 bytes, and a packet with matches {} more (the shim). Caches per pair of hosts have no shim, as EndRE works above the packet. The name of a payload is \
              charged 16 bytes. Compression is charged its DEFLATE or zstd bytes; what it does not shrink is sent as is. Each compression window \
              starts with fresh state, opens at its first packet and closes 10 ms later. Oncewire's codec is charged its whole frames, checksums \
-             included. Packet headers never count as saved, although a tunnel would save acknowledgments too. Segments that TCP retransmitted are \
+             included, also those that are longer than their content; it samples content that looks compressed at one position in 1,024. Packet headers never count as saved, although a tunnel would save acknowledgments too. Segments that TCP retransmitted are \
              in the trace and count as repeats for all; the tunnel, which does not carry them, saves their payload whole. Matches may extend across two packets that are \
              neighbors in the cache. Matches refer to packets seen before, as if none were lost.",
             cache(self.cache),

@@ -59,6 +59,7 @@ impl Settings {
         match algorithm {
             Algorithm::Modp => at(SamplerKind::Modp(Modp::default()), self.cache),
             Algorithm::Maxp => at(SamplerKind::Maxp, self.cache),
+            Algorithm::MaxpPublished => at(SamplerKind::MaxpPublished, self.cache),
             Algorithm::Fixed => at(SamplerKind::Fixed, self.cache),
             Algorithm::SampleByte => at(SamplerKind::sample_byte(), self.cache),
             Algorithm::SampleHash => at(SamplerKind::SampleHash, self.cache),
@@ -264,6 +265,7 @@ impl Settings {
                 )),
                 Algorithm::Modp
                 | Algorithm::Maxp
+                | Algorithm::MaxpPublished
                 | Algorithm::Fixed
                 | Algorithm::SampleByte
                 | Algorithm::SampleHash
