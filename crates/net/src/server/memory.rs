@@ -2,17 +2,28 @@
 
 use super::{KeptLogs, Sessions, Shared};
 use crate::driver::Driver;
-use oncewire_session::{Config, SMALLEST_LOG};
+use oncewire_session::{Config, SMALLEST_LOG, Session};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tracing::info;
+use tracing::{debug, info, warn};
 
 /// Number of peers that each get a share of the memory for themselves.
 const SHARES: usize = 16;
 
 /// A session idle for longer gives up its logs before others do.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// A session idle for longer gives up its logs whole where sessions at work have no memory left.
+/// They are not in use: a block is encoded and acknowledged within a few round trips.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How soon to look again for sessions that can give up their logs.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Memory of a session without logs, in bytes: transports with their TLS, tasks, and what names it.
+/// Measured with four lanes: `docs/PERFORMANCE.md`, "A hub of 500 peers".
+const QUIET: u64 = 256 << 10;
 
 /// Kept logs of a peer absent for longer make room for sessions that can use more.
 const AWAY: Duration = Duration::from_secs(60);
@@ -34,10 +45,14 @@ impl Shared {
         sessions.values().filter_map(|driver| driver.with(|session| session.least_memory())).sum()
     }
 
-    /// Whether one more session fits, if need be with the smallest logs.
+    /// Whether one more session fits beside those at work, if need be with the smallest logs. Others
+    /// give up theirs.
     pub(super) fn fits_another(&self, sessions: &Sessions) -> bool {
-        let memory = self.committed(sessions).saturating_add(self.least(1));
-        sessions.is_empty() || (sessions.len() < self.max_sessions && memory <= self.log_memory())
+        let least = |driver: &Arc<Driver>| Share::of(driver).map_or(0, |share| share.claim());
+        let memory = sessions.values().map(least).fold(self.least(1), u64::saturating_add);
+        let quiet = QUIET.saturating_mul(sessions.len() as u64);
+        sessions.is_empty()
+            || (sessions.len() < self.max_sessions && memory + quiet <= self.log_memory())
     }
 
     /// Entropy contexts for each lane of one more session: as many as configured while sessions are
@@ -88,7 +103,7 @@ impl Shared {
     }
 
     /// Returns when to run again though nothing changes: when logs of absent peers may make room
-    /// for a session that can use more.
+    /// for a session that can use more, or sessions may give up theirs that could not now.
     fn rebalance_once(&self) -> Option<Duration> {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         let limit = self.log_memory();
@@ -102,7 +117,10 @@ impl Shared {
         let share = self
             .config
             .log_within(limit / (active.len() + kept.len()).max(1).next_power_of_two() as u64);
-        let kept_sum = self.shrink(&mut active, &mut kept, limit, share);
+        let (kept_sum, excess) = self.shrink(&mut active, &mut kept, limit, share);
+        if excess > 0 && self.make_room(&mut active, excess) > 0 {
+            return Some(AGAIN);
+        }
         self.grow(&mut active, limit.saturating_sub(kept_sum));
         let next = kept.iter().map(|kept| AWAY.saturating_sub(kept.since.elapsed())).min();
         next.filter(|_| active.iter().any(Share::wants_more))
@@ -110,14 +128,14 @@ impl Shared {
 
     /// Takes memory from logs of absent peers, then from idle sessions, then from the largest,
     /// until all fit and sessions whose full logs are at most half of a fair `share` can have that
-    /// share. Returns the bytes left in logs of absent peers.
+    /// share. Returns the bytes left in logs of absent peers, and how many are still too much.
     fn shrink(
         &self,
         active: &mut [Share],
         kept: &mut Vec<KeptLogs>,
         limit: u64,
         share: u64,
-    ) -> u64 {
+    ) -> (u64, u64) {
         // Counts what logs may come to hold, not what they hold: then it would be too late.
         let mut sum: u64 = active.iter().map(Share::expected).sum();
         let starving = active.iter().filter(|one| one.wants_more() && one.log <= share / 2);
@@ -141,7 +159,37 @@ impl Shared {
                 sum = sum.saturating_sub(before - one.expected());
             }
         }
-        kept_sum
+        (kept_sum, sum.saturating_sub(limit + claimed))
+    }
+
+    /// Where even the smallest logs of all sessions that carried something are too much by `excess`
+    /// bytes, those give theirs up that carry nothing now, the longest idle first. Returns the bytes
+    /// that are still too much. If too many are at work at once, the newest session ends.
+    fn make_room(&self, active: &mut [Share], mut excess: u64) -> u64 {
+        active.sort_by_key(|one| std::cmp::Reverse(one.idle));
+        for one in active.iter().filter(|one| one.idle > PAUSE && one.expected() > 0) {
+            if excess == 0 {
+                return 0;
+            }
+            if one.release() {
+                self.shrunk.fetch_add(1, Ordering::Relaxed);
+                excess = excess.saturating_sub(one.expected());
+            }
+        }
+        let at_work = active.iter().map(Share::claim).fold(0, u64::saturating_add);
+        if at_work > self.log_memory()
+            && let Some(newest) =
+                active.iter().filter(|one| one.claim() > 0).max_by_key(|one| one.driver.born)
+        {
+            if let Some(suppressed) = self.overload.pass() {
+                warn!(
+                    peer = newest.driver.label(),
+                    suppressed, "closing this peer's session: too many peers at once for --memory"
+                );
+            }
+            newest.driver.with(Session::close);
+        }
+        excess
     }
 
     /// Gives free memory to sessions whose logs are full, the smallest first.
@@ -180,6 +228,10 @@ struct Share {
     limit: u64,
     /// Largest log that would be of use, in bytes; 0 if it needs no larger one.
     wanted: u64,
+    /// Least memory while it is at work, in bytes.
+    least: u64,
+    /// It has given up its logs, as far as it is up to this end.
+    is_releasing: bool,
 }
 
 impl Share {
@@ -195,6 +247,8 @@ impl Share {
                 log,
                 limit,
                 wanted,
+                least: session.least_memory(),
+                is_releasing: session.is_releasing(),
             })
         })?
     }
@@ -211,8 +265,23 @@ impl Share {
         self.wanted > 0 && self.idle <= IDLE
     }
 
+    /// Least memory, in bytes, if it is at work: otherwise it can give up its logs.
+    fn claim(&self) -> u64 {
+        if self.idle <= PAUSE && !self.is_releasing { self.least } else { 0 }
+    }
+
+    /// Gives up its logs, unless something is in flight. Returns whether it does.
+    fn release(&self) -> bool {
+        let released = self.driver.with(|session| session.release_logs(Instant::now()));
+        debug!(peer = self.driver.label(), ?released, "this peer's cache begins anew");
+        released.unwrap_or(false)
+    }
+
     /// Bytes that it uses once its logs are within the limit.
     fn expected(&self) -> u64 {
+        if self.is_releasing {
+            return 0;
+        }
         if self.limit < self.log { self.at(self.limit) } else { self.memory }
     }
 

@@ -36,7 +36,8 @@ pub struct ServeConfig {
     pub endpoint: Endpoint,
     /// Addresses to listen on for peers.
     pub listen: Vec<Bind>,
-    /// Most sessions at once. The limit is lower if the memory cannot serve so many at work.
+    /// Most sessions at once. The limit is lower while the memory cannot serve one more at work beside
+    /// those that are.
     pub max_sessions: usize,
 }
 
@@ -67,6 +68,8 @@ struct Shared {
     /// Notified when the memory that sessions may come to use changes.
     memory_changed: Arc<Notify>,
     refusals: LogLimit,
+    /// Sessions that end because too many are at work at once.
+    overload: LogLimit,
     /// Clients whose last hello could not be read, and why.
     incompatible: Mutex<HashMap<PublicKey, HelloError>>,
     started: Instant,
@@ -126,6 +129,7 @@ pub(crate) async fn serve_on(
         grown: AtomicU64::new(0),
         memory_changed: Arc::default(),
         refusals: LogLimit::new(),
+        overload: LogLimit::new(),
         incompatible: Mutex::default(),
         started: Instant::now(),
         endpoint: config.endpoint,

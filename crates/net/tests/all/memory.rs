@@ -144,3 +144,50 @@ async fn a_larger_table_has_a_smaller_log() {
     }
     assert!(capacities[1] * 4 < capacities[0] * 3, "{capacities:?}");
 }
+
+/// Far more peers than there is memory for at once, which take turns: each is served, with its cache
+/// as far as there is room, and those that rest give theirs up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_peers_share_a_hub_by_taking_turns() {
+    const PEERS: u64 = 60;
+    let mut plan = Plan::new().forward(origin(echo).await);
+    let keys: Vec<_> = (0..PEERS).map(|_| SecretKey::generate().unwrap()).collect();
+    plan.serve.endpoint.peers =
+        AuthorizedPeers::new(keys.iter().map(|key| Peer::from(key.public())));
+    // Enough for seven sessions at work.
+    plan.serve.endpoint.memory = 96 << 20;
+    plan.connect.endpoint.memory = 64 << 20;
+    let server = serve(plan.serve).await.unwrap();
+    let mut clients = Vec::new();
+    for (seed, secret) in (0..).zip(keys) {
+        let mut config = plan.connect.clone();
+        config.endpoint.secret = secret;
+        let client = client(config, server.addresses()[0]).await;
+        client.established(LIMIT).await.unwrap();
+        clients.push((seed, client));
+    }
+    assert_eq!(server.status().sessions.len() as u64, PEERS);
+    for round in 0..2 {
+        for (seed, client) in &clients {
+            let bytes = incompressible(*seed, 300_000);
+            for _ in 0..2 {
+                let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+                assert!(exchange(application, &bytes).await == bytes, "peer {seed}, {round}");
+            }
+        }
+        let status = server.status();
+        assert!(status.memory <= status.memory_limit, "{}", status.memory);
+    }
+    let status = server.status();
+    assert_eq!(status.sessions.len() as u64, PEERS, "none was closed");
+    for session in &status.sessions {
+        let here = session.here;
+        // The second of two transfers was sent as references, in each round.
+        assert!(here.matched_bytes >= 2 * 290_000, "{here:?}");
+        assert_eq!(here.failures, 0, "{here:?}");
+    }
+    // They had to begin anew, and many hold nothing now.
+    assert!(status.shrunk >= PEERS, "{} gave way", status.shrunk);
+    let resting = status.sessions.iter().filter(|one| one.here.memory_bytes < 1 << 20).count();
+    assert!((10..PEERS as usize).contains(&resting), "{resting} hold nothing");
+}

@@ -44,7 +44,15 @@ pub(super) struct LogLimit {
 
 impl LogLimit {
     pub(super) fn new(log: u64) -> LogLimit {
-        LogLimit { now: log, largest: log, unsent: false, asked: None, asks: false, due: None, enforced: false }
+        LogLimit {
+            now: log,
+            largest: log,
+            unsent: false,
+            asked: None,
+            asks: false,
+            due: None,
+            enforced: false,
+        }
     }
 
     /// The limit now, in bytes.

@@ -11,7 +11,7 @@ mod time;
 mod transmit;
 mod transports;
 
-use crate::config::{ConfigError, Settings, check_log, waiting_memory};
+use crate::config::{Config, ConfigError, Settings, check_log, waiting_memory};
 use crate::decode_job::{DecodeJob, Outcome};
 use crate::domains::Owner;
 use crate::encode_job::{EncodeJob, EncoderFailed, Task};
@@ -325,7 +325,7 @@ impl Session {
     /// Least memory of the session while it is active, in bytes: see
     /// [`Config::least_memory`](crate::Config::least_memory).
     pub fn least_memory(&self) -> u64 {
-        self.config.least_memory()
+        Config { lanes: self.lanes.len(), ..Config::clone(&self.config) }.least_memory()
     }
 
     /// Most memory, in bytes, that the logs and tables of both directions will take, with their
