@@ -15,6 +15,7 @@ pub(crate) mod plan;
 pub(crate) mod profile;
 mod report;
 pub(crate) mod route;
+mod status;
 mod study;
 #[cfg(test)]
 mod tests;
@@ -33,10 +34,10 @@ pub(crate) use report::ReportArgs;
 use serde::Deserialize;
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+pub(crate) use status::{StatusArgs, TopArgs};
 pub(crate) use study::StudyArgs;
 pub(crate) use tunnel::{
-    CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, StatusArgs, TopArgs,
-    TunnelArgs,
+    CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, TunnelArgs,
 };
 
 /// The keys of a `[[peer]]` table of a link.
