@@ -32,9 +32,9 @@ use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
 pub(crate) use report::ReportArgs;
 use serde::Deserialize;
+pub(crate) use status::{StatusArgs, TopArgs};
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
-pub(crate) use status::{StatusArgs, TopArgs};
 pub(crate) use study::StudyArgs;
 pub(crate) use tunnel::{
     CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, TunnelArgs,

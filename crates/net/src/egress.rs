@@ -261,7 +261,7 @@ async fn serve_listener(
                 Some(Read::Data(chunk)) => {
                     driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
                 }
-                Some(Read::Finished | Read::Gone) | None => return,
+                Some(Read::Finished | Read::Cut | Read::Gone) | None => return,
             }
         }
     };

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -39,18 +39,67 @@ enum DirectionEnd {
 /// How many more bytes of the client belong to this flow; see [`crate::proxy::Request::rest`].
 pub(crate) type Limit = Option<u64>;
 
+/// A connection of an application, in two halves that one task uses.
+pub(crate) trait Application {
+    type Reader: AsyncRead + Unpin;
+    type Writer: AsyncWrite + Unpin;
+
+    fn divide(self) -> (Self::Reader, Self::Writer);
+    /// Ends the sending half of the connection, without the end that its protocol has.
+    async fn cut(writer: &mut Self::Writer) -> io::Result<()>;
+    /// The connection is to be reset, not finished, when it is dropped.
+    fn reset(writer: &Self::Writer);
+    /// Drops the sending half without finishing it.
+    fn discard(writer: Self::Writer);
+}
+
+impl Application for TcpStream {
+    type Reader = OwnedReadHalf;
+    type Writer = OwnedWriteHalf;
+
+    fn divide(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        self.into_split()
+    }
+
+    async fn cut(writer: &mut OwnedWriteHalf) -> io::Result<()> {
+        // TCP has no other end.
+        writer.shutdown().await
+    }
+
+    fn reset(writer: &OwnedWriteHalf) {
+        reset_on_drop(writer.as_ref());
+    }
+
+    fn discard(writer: OwnedWriteHalf) {
+        // Dropping the half would finish in order a connection that must be reset.
+        writer.forget();
+    }
+}
+
 /// Copies both ways until both directions have finished or the flow is reset. Bytes of the
 /// application beyond `limit` are read and discarded. Returns in a word or two how it ended.
 pub(crate) async fn pump(
     driver: &Arc<Driver>,
     flow: FlowId,
     signals: &FlowSignals,
-    application: TcpStream,
+    application: impl Application,
     limit: Limit,
 ) -> &'static str {
-    let (mut reader, mut writer) = application.into_split();
+    pump_after(driver, flow, signals, application, limit, Vec::new()).await
+}
+
+/// [`pump`], after the application has got `first`, which was read from the flow.
+pub(crate) async fn pump_after<A: Application>(
+    driver: &Arc<Driver>,
+    flow: FlowId,
+    signals: &FlowSignals,
+    application: A,
+    limit: Limit,
+    first: Vec<u8>,
+) -> &'static str {
+    let (mut reader, mut writer) = application.divide();
     let up = upward(driver, flow, signals, &mut reader, limit);
-    let down = downward(driver, flow, signals, &mut writer);
+    let down = downward::<A>(driver, flow, signals, &mut writer, first);
     let both = async {
         tokio::pin!(up, down);
         // The first failure ends both. A direction that finished in order leaves the other alone.
@@ -72,18 +121,17 @@ pub(crate) async fn pump(
         DirectionEnd::Finished => "finished",
         DirectionEnd::Failed => {
             driver.with(|session| session.reset(flow, ResetCode::Reset));
-            reset_on_drop(writer.as_ref());
+            A::reset(&writer);
             "reset here"
         }
         DirectionEnd::Gone => {
-            reset_on_drop(writer.as_ref());
+            A::reset(&writer);
             "reset by the other end"
         }
     };
     driver.forget(flow);
     drop(reader);
-    // Dropping the half would finish in order a connection that must be reset.
-    writer.forget();
+    A::discard(writer);
     how
 }
 
@@ -122,7 +170,7 @@ async fn discard(driver: &Arc<Driver>, flow: FlowId, signals: &FlowSignals) {
                 driver.with(|session| session.consumed(flow, chunk.len(), Instant::now()));
             }
             Some(Read::Nothing) => signals.readable.notified().await,
-            Some(Read::Finished | Read::Gone) | None => return,
+            Some(Read::Finished | Read::Cut | Read::Gone) | None => return,
         }
     }
 }
@@ -142,7 +190,7 @@ async fn upward(
     driver: &Arc<Driver>,
     flow: FlowId,
     signals: &FlowSignals,
-    reader: &mut OwnedReadHalf,
+    reader: &mut (impl AsyncRead + Unpin),
     mut limit: Limit,
 ) -> DirectionEnd {
     loop {
@@ -195,6 +243,11 @@ async fn upward(
                     return DirectionEnd::Gone;
                 }
             }
+            // TLS was not closed. TCP alone has no such error.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                driver.with(|session| session.cut(flow));
+                return DirectionEnd::Finished;
+            }
             Err(_) => return DirectionEnd::Failed,
         }
     }
@@ -221,13 +274,20 @@ pub(crate) async fn write_all(
 }
 
 /// Flow to application.
-async fn downward(
+async fn downward<A: Application>(
     driver: &Arc<Driver>,
     flow: FlowId,
     signals: &FlowSignals,
-    writer: &mut OwnedWriteHalf,
+    writer: &mut A::Writer,
+    first: Vec<u8>,
 ) -> DirectionEnd {
     let mut chunks = Vec::new();
+    if !first.is_empty() {
+        signals.note_carried([0, first.len()]);
+        if write_chunks(writer, &[first]).await.is_err() {
+            return DirectionEnd::Failed;
+        }
+    }
     loop {
         let end = driver.with(|session| {
             let mut len = 0;
@@ -259,14 +319,18 @@ async fn downward(
         }
         match end {
             Some(None) => {}
-            Some(Some(Read::Finished)) => return finish(writer).await,
+            Some(Some(Read::Finished)) => return ended(writer.shutdown().await),
+            Some(Some(Read::Cut)) => return ended(A::cut(writer).await),
             Some(Some(_)) | None => return deliver_rest(signals, writer).await,
         }
     }
 }
 
 /// Writes all of several chunks.
-async fn write_chunks(writer: &mut OwnedWriteHalf, chunks: &[Vec<u8>]) -> io::Result<()> {
+async fn write_chunks(
+    writer: &mut (impl AsyncWrite + Unpin),
+    chunks: &[Vec<u8>],
+) -> io::Result<()> {
     let mut slices: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
     let mut left = &mut slices[..];
     while !left.is_empty() {
@@ -275,14 +339,17 @@ async fn write_chunks(writer: &mut OwnedWriteHalf, chunks: &[Vec<u8>]) -> io::Re
             len => IoSlice::advance_slices(&mut left, len),
         }
     }
-    Ok(())
+    writer.flush().await
 }
 
 /// Passes on what had arrived when the peer closed the session, if the flow had arrived whole.
-async fn deliver_rest(signals: &FlowSignals, writer: &mut OwnedWriteHalf) -> DirectionEnd {
+async fn deliver_rest(
+    signals: &FlowSignals,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> DirectionEnd {
     while let Some(chunk) = signals.take_rest() {
         let written = match chunk.is_empty() {
-            true => return finish(writer).await,
+            true => return ended(writer.shutdown().await),
             false => writer.write_all(&chunk).await,
         };
         if written.is_err() {
@@ -292,8 +359,8 @@ async fn deliver_rest(signals: &FlowSignals, writer: &mut OwnedWriteHalf) -> Dir
     DirectionEnd::Gone
 }
 
-async fn finish(writer: &mut OwnedWriteHalf) -> DirectionEnd {
-    match writer.shutdown().await {
+fn ended(result: io::Result<()>) -> DirectionEnd {
+    match result {
         Ok(()) => DirectionEnd::Finished,
         Err(_) => DirectionEnd::Failed,
     }

@@ -7,6 +7,7 @@ use crate::meter::FlowMeter;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Identifies a flow within its session. The client opens even ones, the server odd ones.
@@ -65,6 +66,32 @@ impl ResetCode {
     }
 }
 
+/// What flows carried, counted together as it moves: those of one service, for example.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Bytes of content that became blocks, and that were decoded.
+    content: [AtomicU64; 2],
+    /// Bytes of the messages that carried them.
+    wire: [AtomicU64; 2],
+}
+
+impl Meter {
+    /// Bytes of content sent, and received.
+    pub fn content(&self) -> [u64; 2] {
+        self.content.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the DATA messages that carried them.
+    pub fn wire(&self) -> [u64; 2] {
+        self.wire.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count(&self, way: usize, content: usize, wire: usize) {
+        self.content[way].fetch_add(content as u64, Ordering::Relaxed);
+        self.wire[way].fetch_add(wire as u64, Ordering::Relaxed);
+    }
+}
+
 /// Messages of a flow that are to be sent, apart from OPEN and DATA; coalesced until its lane has
 /// room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +126,8 @@ pub(crate) struct Flow {
     pub(crate) unanswered: bool,
     pub(crate) pending: Pending,
     pub(crate) sending: Sending,
+    /// CUT is sent in the place of FIN.
+    pub(crate) cut: bool,
     pub(crate) send: SendQueue,
     /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
@@ -106,6 +135,8 @@ pub(crate) struct Flow {
     /// More bytes were sent than the log holds.
     pub(crate) is_large: bool,
     pub(crate) turn: Turn,
+    /// What it carries is counted here, too.
+    pub(crate) measured: Option<Arc<Meter>>,
     /// The application could not write everything: notify it when there is room.
     pub(crate) wants_to_write: bool,
     pub(crate) receive: ReceiveQueue,
@@ -150,11 +181,13 @@ impl Flow {
             open,
             pending: Pending::default(),
             sending: Sending::Open,
+            cut: false,
             send: SendQueue::default(),
             sent: 0,
             credit,
             is_large: false,
             turn: Turn::default(),
+            measured: None,
             wants_to_write: false,
             receive: ReceiveQueue::new(now),
             meter: None,
@@ -281,8 +314,10 @@ pub(crate) struct ReceiveQueue {
     /// How many bytes may be in flight or waiting at once.
     pub(crate) window: u64,
     last_grant: Instant,
-    /// FIN came: the peer will send no more.
+    /// FIN or CUT came: the peer will send no more.
     pub(crate) finished: bool,
+    /// It was CUT.
+    pub(crate) cut: bool,
     /// The application has read the end.
     pub(crate) end_read: bool,
     /// The application was notified that there is something to read.
@@ -305,6 +340,7 @@ impl ReceiveQueue {
             window: EARLY_CREDIT,
             last_grant: now,
             finished: false,
+            cut: false,
             end_read: false,
             notified: false,
         }

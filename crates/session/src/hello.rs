@@ -7,7 +7,7 @@ use crate::message::{Epoch, Message, MessageError, truncate};
 use oncewire_codec::{Sharing, varint};
 
 /// Oldest and newest version of the protocol that this implementation speaks.
-pub const VERSIONS: std::ops::RangeInclusive<u64> = 2..=2;
+pub const VERSIONS: std::ops::RangeInclusive<u64> = 3..=3;
 
 /// The name of a session, chosen at random by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -432,8 +432,8 @@ mod tests {
     #[test]
     fn versions_without_overlap_are_refused() {
         let mut wire = Vec::new();
-        Hello { oldest: 3, newest: 9, ..hello() }.write(&mut wire);
-        assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 3, newest: 9 }));
+        Hello { oldest: 4, newest: 9, ..hello() }.write(&mut wire);
+        assert_eq!(Hello::read(&wire), Err(HelloError::Version { oldest: 4, newest: 9 }));
         wire.clear();
         Hello { oldest: 3, newest: 1, ..hello() }.write(&mut wire);
         assert_eq!(Hello::read(&wire), Err(HelloError::Field { field: 0 }));
@@ -444,12 +444,12 @@ mod tests {
         let text = |oldest, newest| HelloError::Version { oldest, newest }.to_string();
         assert_eq!(
             text(1, 1),
-            "the other end speaks version 1 of the tunnel's protocol, this end version 2: \
+            "the other end speaks version 1 of the tunnel's protocol, this end version 3: \
              the other end is older; update the other end"
         );
         assert_eq!(
-            text(3, 9),
-            "the other end speaks versions 3 to 9 of the tunnel's protocol, this end version 2: \
+            text(4, 9),
+            "the other end speaks versions 4 to 9 of the tunnel's protocol, this end version 3: \
              this end is older; update this end"
         );
     }

@@ -37,6 +37,7 @@ pub(crate) mod kind {
     pub(crate) const EPOCH: u8 = 0x07;
     pub(crate) const LIMIT: u8 = 0x08;
     pub(crate) const GO_AWAY: u8 = 0x09;
+    pub(crate) const CUT: u8 = 0x0a;
     /// Messages from here on belong to the transport that carries them and are not counted.
     pub(crate) const HELLO: u8 = 0x40;
     pub(crate) const ACK: u8 = 0x41;
@@ -64,6 +65,8 @@ pub(crate) enum Message<'a> {
     Open(FlowId, &'a [u8], &'a [u8], &'a [u8]),
     Opened(FlowId),
     Fin(FlowId),
+    /// As FIN; the application's protocol did not say that this is the end.
+    Cut(FlowId),
     Reset(FlowId, u64),
     /// The flow may carry this many bytes in total.
     Credit(FlowId, u64),
@@ -171,6 +174,7 @@ impl<'a> Message<'a> {
             ),
             kind::OPENED => Message::Opened(fields.flow()?),
             kind::FIN => Message::Fin(fields.flow()?),
+            kind::CUT => Message::Cut(fields.flow()?),
             kind::RESET => Message::Reset(fields.flow()?, fields.number()?),
             kind::CREDIT => Message::Credit(fields.flow()?, fields.number()?),
             kind::EPOCH => {
@@ -200,7 +204,10 @@ impl<'a> Message<'a> {
         };
         out.push(self.kind());
         match *self {
-            Message::Data(flow) | Message::Opened(flow) | Message::Fin(flow) => number(out, flow.0),
+            Message::Data(flow)
+            | Message::Opened(flow)
+            | Message::Fin(flow)
+            | Message::Cut(flow) => number(out, flow.0),
             Message::Open(flow, target, client, name) => {
                 number(out, flow.0);
                 bytes(out, target);
@@ -236,6 +243,7 @@ impl<'a> Message<'a> {
             Message::Open(..) => kind::OPEN,
             Message::Opened(_) => kind::OPENED,
             Message::Fin(_) => kind::FIN,
+            Message::Cut(_) => kind::CUT,
             Message::Reset(..) => kind::RESET,
             Message::Credit(..) => kind::CREDIT,
             Message::Epoch(..) => kind::EPOCH,
@@ -266,6 +274,7 @@ mod tests {
             Message::Open(flow, b"tcp:origin:80", b"address 10.0.0.7", b"proxy alice"),
             Message::Opened(flow),
             Message::Fin(flow),
+            Message::Cut(flow),
             Message::Reset(flow, 3),
             Message::Credit(flow, 1 << 40),
             Message::Epoch(epoch, None, 1 << 20),

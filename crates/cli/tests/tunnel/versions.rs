@@ -11,10 +11,10 @@ use std::net::TcpListener;
 use std::process::Command;
 use tempfile::TempDir;
 
-const OLDER: &str = "the other end speaks version 1 of the tunnel's protocol, this end version 2: \
+const OLDER: &str = "the other end speaks version 1 of the tunnel's protocol, this end version 3: \
                      the other end is older; update the other end";
 const NEWER: &str = "the other end speaks versions 8 to 9 of the tunnel's protocol, this end \
-                     version 2: this end is older; update this end";
+                     version 3: this end is older; update this end";
 
 fn hello(answer: Answer, (oldest, newest): (u64, u64)) -> Vec<u8> {
     let hello = Hello {

@@ -51,7 +51,7 @@ pub(super) async fn request_listener(driver: Arc<Driver>, forward: Forward) {
                                 driver.with(|session| session.finish(flow));
                             }
                         },
-                        Some(Read::Finished | Read::Gone) | None => break,
+                        Some(Read::Finished | Read::Cut | Read::Gone) | None => break,
                     }
                 }
                 if let Some(code) = signals.reset() {

@@ -46,6 +46,7 @@ impl Lane {
             | Message::Open(..)
             | Message::Opened(_)
             | Message::Fin(_)
+            | Message::Cut(_)
             | Message::Reset(..)
             | Message::Credit(..)
             | Message::Epoch(..)

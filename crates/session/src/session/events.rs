@@ -145,6 +145,9 @@ pub enum Read {
     Data(Vec<u8>),
     /// The peer's application has finished, and everything it sent was read.
     Finished,
+    /// As [`Read::Finished`], but the application's protocol did not say that this is the end:
+    /// what was sent may be incomplete.
+    Cut,
     /// Nothing yet.
     Nothing,
     /// There is no such flow: it was reset, or both ends have finished.

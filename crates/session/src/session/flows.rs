@@ -59,6 +59,13 @@ impl Session {
         }
     }
 
+    /// Counts what a flow carries from now on in `meter`, too.
+    pub fn measure(&mut self, id: FlowId, meter: Arc<Meter>) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.measured = Some(meter);
+        }
+    }
+
     /// Notifies the peer that a flow it opened has reached its target: at once, or, if the
     /// application has not waited for that and is likely to get an answer, together with it.
     pub fn accept(&mut self, id: FlowId, now: Instant) {
@@ -156,6 +163,15 @@ impl Session {
         }
     }
 
+    /// As [`Session::finish`], but the application's protocol has not said that this is the end: the
+    /// peer reads [`Read::Cut`] after what was written.
+    pub fn cut(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sending == Sending::Open) {
+            flow.cut = true;
+            self.finish(id);
+        }
+    }
+
     /// Ends a flow at once, in both directions. No more events concern it.
     pub fn reset(&mut self, id: FlowId, code: ResetCode) {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) else {
@@ -183,8 +199,9 @@ impl Session {
             Some(chunk) => Read::Data(chunk),
             None if flow.receive.finished => {
                 flow.receive.end_read = true;
+                let end = if flow.receive.cut { Read::Cut } else { Read::Finished };
                 self.tidy(id);
-                Read::Finished
+                end
             }
             None => {
                 flow.receive.notified = false;
@@ -234,7 +251,8 @@ impl Session {
             return;
         }
         for (&id, flow) in &mut self.flows {
-            let whole = flow.receive.finished && flow.sending == Sending::Finished;
+            let finished = flow.receive.finished && !flow.receive.cut;
+            let whole = finished && flow.sending == Sending::Finished;
             if whole && flow.pending.reset.is_none() {
                 self.undelivered.push((id, std::mem::take(&mut flow.receive.chunks)));
             }

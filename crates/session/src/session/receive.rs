@@ -86,6 +86,11 @@ impl Session {
                     {
                         meter.received(content.len() as u64, (used - from) as u64);
                     }
+                    if let Some(meter) =
+                        self.flows.get(&flow).and_then(|flow| flow.measured.as_ref())
+                    {
+                        meter.count(1, content.len(), consumed);
+                    }
                     self.deliver(lane, flow, content, now);
                 }
                 // The log was dropped, and the peer sends this again.
@@ -286,7 +291,8 @@ impl Session {
                 self.handle_open(lane, flow, target, owner, now);
             }
             Message::Opened(flow) => self.handle_opened(flow),
-            Message::Fin(flow) => self.handle_fin(flow),
+            Message::Fin(flow) => self.handle_fin(flow, false),
+            Message::Cut(flow) => self.handle_fin(flow, true),
             Message::Reset(flow, code) => self.handle_reset(flow, code),
             Message::Credit(id, limit) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
@@ -323,9 +329,11 @@ impl Session {
         }
     }
 
-    fn handle_fin(&mut self, id: FlowId) {
+    fn handle_fin(&mut self, id: FlowId, cut: bool) {
         // The application gets no more events of a flow that it reset or that was refused.
         if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.pending.reset.is_none()) {
+            // Of several, the first counts.
+            flow.receive.cut |= cut && !flow.receive.finished;
             flow.receive.finished = true;
             if !std::mem::replace(&mut flow.receive.notified, true) {
                 self.events.push_back(Event::Readable(id));

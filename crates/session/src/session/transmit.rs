@@ -47,11 +47,15 @@ impl Session {
         if job.result.is_ok() {
             self.count_sent(id, &job);
         }
+        let content = job.content();
         let start = out.len().saturating_sub(written);
         match self.outgoing.take_back(job) {
             Ok((encoded, stream)) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stream = stream;
+                    if let Some(meter) = &flow.measured {
+                        meter.count(0, content, written);
+                    }
                 }
                 let state = &mut self.lanes[lane];
                 let is_current =
@@ -266,7 +270,8 @@ impl Session {
             state.push_control(&Message::Credit(id, flow.receive.granted));
         }
         if pending.fin {
-            state.push_control(&Message::Fin(id));
+            let end = if flow.cut { Message::Cut(id) } else { Message::Fin(id) };
+            state.push_control(&end);
         }
         if let Some(code) = pending.reset {
             state.push_control(&Message::Reset(id, code.code()));

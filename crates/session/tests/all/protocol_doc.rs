@@ -83,8 +83,8 @@ fn hello_fields_and_answers() {
     let answers =
         listed(HELLO, "fn from_code(code: u64) -> Option<Answer> {\n        [", "]", "Answer::");
     assert_eq!(table("| code | answer | sent by | meaning |"), answers);
-    assert_eq!(VERSIONS, 2..=2);
-    assert!(DOC.contains("\nVersion 2, stream mode.\n"));
+    assert_eq!(VERSIONS, 3..=3);
+    assert!(DOC.contains("\nVersion 3, stream mode.\n"));
 }
 
 #[test]

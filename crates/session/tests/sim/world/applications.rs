@@ -77,7 +77,12 @@ impl World {
         loop {
             let piece = half.script.piece.min(half.script.content.len() - half.written);
             if piece == 0 {
-                session.finish(id);
+                // Some applications end without saying so.
+                if index % 3 == 1 {
+                    session.cut(id)
+                } else {
+                    session.finish(id)
+                }
                 half.finished = true;
                 break;
             }
@@ -130,7 +135,8 @@ impl World {
                     half.consumed += bytes.len();
                     session.consumed(id, bytes.len(), now);
                 }
-                Read::Finished => {
+                read @ (Read::Finished | Read::Cut) => {
+                    assert_eq!(read == Read::Cut, index % 3 == 1, "another end");
                     assert!(half.finished && half.got == half.script.content.len(), "an early end");
                     let first = !std::mem::replace(&mut half.end_seen, true);
                     if first && self.flows[index].halves[end].script.after {
