@@ -1,5 +1,6 @@
 //! Reaching the server: a transport for each lane.
 
+use super::hubs::PATIENCE;
 use super::{RETRY, Shared};
 use crate::counted::Counted;
 use crate::driver::{Driver, Phase};
@@ -11,10 +12,12 @@ use crate::sync::lock;
 use crate::tls::{self, Credential};
 use crate::transport::{Transport, TransportKind};
 use oncewire_session::Session;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tracing::{debug, info};
 
 /// How long TCP is used after QUIC did not get through, before QUIC is tried again.
@@ -93,14 +96,28 @@ impl Shared {
         Ok((peer, transport))
     }
 
+    /// A connection to the hub of the session, or of the last one, if it answers; otherwise to
+    /// another.
+    async fn dial_tcp(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+        let (first, others) = self.hubs.order(addresses.to_vec());
+        if let Some(first) = first {
+            match dial(&[first], PATIENCE).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => debug!(%first, %error, "the last hub does not answer"),
+            }
+        }
+        dial(&others, HANDSHAKE_TIMEOUT).await
+    }
+
     async fn dial_with(
         &self,
         addresses: &[SocketAddr],
         credential: Credential,
     ) -> Result<(PublicKey, Transport), HandshakeError> {
         if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
-            match quic.dial(addresses, credential, |peer| self.endpoint.peers.contains(peer)).await
-            {
+            let (first, others) = self.hubs.order(addresses.to_vec());
+            let ordered: Vec<_> = first.into_iter().chain(others).collect();
+            match quic.dial(&ordered, credential, |peer| self.endpoint.peers.contains(peer)).await {
                 Ok(found) => return Ok(found),
                 Err(error @ HandshakeError::Credential { .. }) => return Err(error),
                 Err(error) if self.endpoint.transport == TransportKind::Quic => return Err(error),
@@ -112,7 +129,7 @@ impl Shared {
         }
         let limit = HANDSHAKE_TIMEOUT;
         let failed = |source| HandshakeError::Io { stage: Stage::Tcp, source };
-        let stream = dial(addresses, limit).await.map_err(failed)?;
+        let stream = self.dial_tcp(addresses).await.map_err(failed)?;
         let address = stream.peer_addr().map_err(failed)?;
         tune_lane(&stream).map_err(failed)?;
         let connector = match credential {

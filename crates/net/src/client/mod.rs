@@ -2,6 +2,7 @@
 
 mod applications;
 mod dial;
+mod hubs;
 mod reverse;
 mod session;
 
@@ -85,6 +86,8 @@ struct Shared {
     latest: Mutex<Option<Arc<Driver>>>,
     /// Sessions whose server drains: open flows stay there, new ones go elsewhere.
     retiring: Mutex<Vec<Arc<Driver>>>,
+    /// Which of its addresses comes first.
+    hubs: hubs::Hubs,
     /// When the server last said that it drains.
     draining_since: Mutex<Option<Instant>>,
     peer: Mutex<Option<PublicKey>>,
@@ -149,6 +152,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         current: watch::Sender::new(None),
         latest: Mutex::default(),
         retiring: Mutex::default(),
+        hubs: hubs::Hubs::default(),
         draining_since: Mutex::default(),
         peer: Mutex::default(),
         last_failure: Mutex::default(),

@@ -44,6 +44,7 @@ impl Shared {
             shared.current.send_replace(None);
             if *driver.phase().borrow() == Phase::GoingAway {
                 info!(server = %shared.server, "the server is draining; open connections continue, new ones wait for its successor");
+                shared.hubs.leave();
                 shared.set_failure(Some(HandshakeError::Draining.into()));
                 *lock(&shared.draining_since) = Some(Instant::now());
                 shared.retire(driver, run);
@@ -58,6 +59,9 @@ impl Shared {
             if was_established {
                 info!(server = %shared.server, %why, "session closed");
                 pause = RETRY.0;
+            }
+            if matches!(why, Ended::Busy { .. }) {
+                shared.hubs.leave();
             }
             if why.is_lasting() || !was_established {
                 shared.log_failure(why.clone().into());
@@ -130,6 +134,9 @@ impl Shared {
                             let lanes = driver.with(|session| session.lanes()).unwrap_or(1);
                             self.set_failure(None);
                             let path = driver.path();
+                            if let Some(path) = path {
+                                self.hubs.stay(path.address);
+                            }
                             let (address, over) = (path.map(|path| path.address.to_string()), path.map(|path| path.over));
                             let agent = driver.with(|session| session.peer_agent().to_string());
                             info!(server = %self.server, peer = driver.label(), address, over, agent, lanes, "session established");
