@@ -1,10 +1,11 @@
 //! Tables and charts as CSV (RFC 4180).
 //!
 //! Numbers are plain: shares of one, seconds, bytes. A value that was not measured is an empty
-//! field.
+//! field. A text that a spreadsheet would take for a formula begins with an apostrophe.
 
 use crate::{Cell, Chart, Table, Unit};
 use ::csv::{Result, Writer};
+use std::borrow::Cow;
 use std::io::Write;
 
 /// Writes a heading, and a line for each row.
@@ -13,7 +14,8 @@ use std::io::Write;
 ///
 /// If `out` cannot be written.
 pub fn table<W: Write>(table: &Table, out: &mut Writer<W>) -> Result<()> {
-    out.write_record(table.columns.iter().map(|column| heading(&column.name, column.unit)))?;
+    let heads = table.columns.iter().map(|column| heading(&column.name, column.unit));
+    out.write_record(heads.map(|head| text(&head).into_owned()))?;
     for row in &table.rows {
         out.write_record(row.iter().map(field))?;
     }
@@ -32,13 +34,14 @@ pub fn chart<W: Write>(chart: &Chart, out: &mut Writer<W>) -> Result<()> {
     if let Some(right) = &chart.right {
         head.push(heading(&right.label, right.unit));
     }
-    out.write_record(&head)?;
+    out.write_record(head.iter().map(|head| text(head).into_owned()))?;
     for series in &chart.series {
         for &(x, y) in &series.points {
             let category =
-                if named && x >= 0.0 { chart.x.categories.get(x as usize).cloned() } else { None };
-            let mut line =
-                vec![series.name.clone(), category.unwrap_or_else(|| number(x)), number(y)];
+                if named && x >= 0.0 { chart.x.categories.get(x as usize) } else { None };
+            let category = category.map(|name| text(name).into_owned());
+            let name = text(&series.name).into_owned();
+            let mut line = vec![name, category.unwrap_or_else(|| number(x)), number(y)];
             if chart.right.is_some() {
                 line.insert(if series.right { 2 } else { 3 }, String::new());
             }
@@ -63,10 +66,22 @@ fn heading(name: &str, unit: Unit) -> String {
 
 fn field(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) => text.clone(),
+        Cell::Text(value) => text(value).into_owned(),
         Cell::Count(count) => count.to_string(),
         Cell::Number(value) => number(*value),
         Cell::None => String::new(),
+    }
+}
+
+/// A text that no spreadsheet takes for a formula. Texts that are numbers stay numbers.
+fn text(text: &str) -> Cow<'_, str> {
+    let formula = text
+        .trim_start_matches([' ', '\u{a0}'])
+        .starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+    if formula && text.trim().parse::<f64>().is_err() {
+        Cow::Owned(format!("'{text}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -78,6 +93,46 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
     use ::csv::{Terminator, WriterBuilder};
+
+    #[test]
+    fn no_text_is_a_formula_and_numbers_stay_numbers() {
+        let texts = [
+            ("=1+1", "'=1+1"),
+            ("+49", "+49"),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("-2+3", "'-2+3"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            (" =1", "' =1"),
+            ("\t=1", "'\t=1"),
+            ("-3.2", "-3.2"),
+            ("-1e-5", "-1e-5"),
+            ("a -> b", "a -> b"),
+            ("-", "'-"),
+            ("", ""),
+        ];
+        for (given, written) in texts {
+            assert_eq!(text(given), written);
+        }
+        let rows = vec![vec!["=A".into(), (-3.2).into()]];
+        let table = Table::new("x", "", &[("=head", Unit::Text), ("b", Unit::Share)], rows);
+        let mut out = WriterBuilder::new().from_writer(Vec::new());
+        super::table(&table, &mut out).unwrap();
+        let written = String::from_utf8(out.into_inner().unwrap()).unwrap();
+        assert_eq!(written, "'=head,b (share)\n'=A,-3.2\n");
+        let chart = Chart {
+            id: "x",
+            caption: String::new(),
+            kind: crate::ChartKind::Line,
+            x: crate::Axis::new("+x", Unit::Text),
+            y: crate::Axis::new("y", Unit::Number),
+            right: None,
+            series: vec![crate::Series::new("@s", vec![(-1.0, -2.5)])],
+        };
+        let mut out = WriterBuilder::new().from_writer(Vec::new());
+        super::chart(&chart, &mut out).unwrap();
+        let written = String::from_utf8(out.into_inner().unwrap()).unwrap();
+        assert_eq!(written, "series,'+x,y\n'@s,-1,-2.5\n");
+    }
 
     #[test]
     fn fields_are_quoted_by_rfc_4180() {
