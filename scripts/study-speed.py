@@ -31,11 +31,8 @@ def main():
         "study, MAXP and figures 4, 7 to 11, 13, 14": study + [
             "--figures", "temporal,origins,lengths,locality,hits,replicated,destinations,irreducible"
         ],
-        "study, lean set (default beyond 1 GB)": study + [
-            "--figures", "1,4,5,6,7,8,9,10,11,13,14",
-            "--algorithms", "gzip-10ms,payload,modp,maxp,samplebyte,oncewire-link,oncewire-tunnel",
-        ],
-        "study, everything": study + ["--figures", "all", "--algorithms", "all"],
+        "study, the default": study,
+        "study, everything": study + ["--all"],
         "tcpdump --count": ["tcpdump", "-r", capture, "--count"],
         "zstd -1": ["zstd", "-1", "-T1", "-q", "-c", capture],
         "gzip -6": ["gzip", "-6", "-c", capture],

@@ -57,7 +57,7 @@ PY
 study() {
     local trace=$1
     shift
-    cost "$out/$trace.cost" "$oncewire" study "$@" --figures all --algorithms all --json \
+    cost "$out/$trace.cost" "$oncewire" study "$@" --all --figures all --json \
         --csv "$out/$trace-csv" --report "$out/$trace.html" >"$out/$trace.json"
     printf '%s: %s\n' "$trace" "$(cat "$out/$trace.cost")" >&2
 }

@@ -55,7 +55,7 @@ const PEER_KEYS: [&str; 4] = ["name", "key", "address", "allowed"];
     arg_required_else_help = true,
     max_term_width = 100,
     after_help = "\
-Exit status: 0 done; 1 failed (disk full, file missing); 2 wrong options, configuration or output names; 3 corrupt input.
+Exit status: 0 done; 1 failed (disk full, file missing); 2 wrong options, configuration or output names; 3 corrupt input; 130 interrupted, the result is partial.
 
 Sizes: 64K and 64KiB are 65,536 bytes, 64KB is 64,000 bytes. Fractions (1.5G) and a space before the unit are fine."
 )]

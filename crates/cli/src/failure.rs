@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     /// An input file is corrupt or of the wrong kind: a capture, a pack, a topology, a profile, a
     /// manifest, a table.
     Damaged = 3,
+    /// The user interrupted the work: the result is partial. As shells say it of SIGINT.
+    Interrupted = 130,
 }
 
 /// Why a command failed.
@@ -46,6 +48,10 @@ impl Failure {
 
     pub(crate) fn damaged(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Damaged, message)
+    }
+
+    pub(crate) fn interrupted(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Interrupted, message)
     }
 
     /// "cannot `doing` `what`", with the system's reason and, for common errors, a remedy.

@@ -13,9 +13,9 @@ pub(crate) fn bar(total: Option<u64>) -> ProgressBar {
     };
     let template = match total {
         Some(_) => {
-            "{wide_bar} {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left"
+            "{wide_bar} {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}"
         }
-        None => "{spinner} {decimal_bytes}  {decimal_bytes_per_sec}",
+        None => "{spinner} {decimal_bytes}  {decimal_bytes_per_sec}{msg}",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

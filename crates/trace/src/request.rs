@@ -1,6 +1,6 @@
 //! A report from captures: the survey and all passes that a study takes.
 
-use crate::results::Report;
+use crate::results::{Progress, Report};
 use crate::study::{MatchSink, Part, Study, StudyError};
 use crate::{Settings, Survey};
 use oncewire_packet::{CaptureError, CaptureReader, Dissector, Limits, Record};
@@ -8,9 +8,9 @@ use oncewire_report::format::without_number;
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// Largest total size of captures, in bytes, that get every measurement by default. Takes minutes
-/// at that size.
-pub const ALL_UP_TO: u64 = 1_000_000_000;
+/// Most bytes of packets, as captured and not compressed, that are read a first time, so that caches
+/// and tables are no larger than their content.
+pub const SURVEY_UP_TO: u64 = 1_000_000_000;
 
 /// What to study, and within which memory.
 #[derive(Clone, Debug)]
@@ -58,6 +58,9 @@ pub trait Source {
 pub trait Watch {
     /// Whether to stop reading; the report is then about what was read.
     fn is_canceled(&self) -> bool;
+
+    /// How much was read in the first pass, and what was saved of it so far.
+    fn progress(&self, _: Progress) {}
 
     /// Something that the report does not say.
     fn notice(&self, notice: Notice<'_>);
@@ -130,6 +133,9 @@ pub enum RequestError<E> {
     /// There were no packets.
     #[error("the captures have no packets")]
     Empty,
+    /// Reading was canceled before the first packet.
+    #[error("interrupted before a packet was read")]
+    Interrupted,
 }
 
 /// Stored size of all sources in bytes; `None` if one of them can be read only once.
@@ -138,15 +144,12 @@ pub fn stored<S: Source>(sources: &[S]) -> Option<u64> {
 }
 
 impl Settings {
-    /// Settings for captures of that size: every figure and algorithm up to [`ALL_UP_TO`], and the
-    /// fastest beyond, or if the size is unknown.
-    pub fn for_size(stored: Option<u64>) -> Settings {
-        if stored.is_some_and(|stored| stored <= ALL_UP_TO) {
-            return Settings::default();
-        }
+    /// What the verdict needs, and the figures and algorithms that are asked for most.
+    pub fn lean() -> Settings {
         Settings {
             figures: crate::FigureId::LEAN.into(),
             algorithms: crate::Algorithm::LEAN.to_vec(),
+            sweeps: false,
             ..Settings::default()
         }
     }
@@ -158,9 +161,11 @@ impl Request {
     /// [`Request::run`] reports.
     pub fn survey<S: Source>(&mut self, sources: &[S], is_canceled: impl Fn() -> bool) {
         self.settings.survey = None;
-        if sources.is_empty() || stored(sources).is_none_or(|stored| stored > ALL_UP_TO) {
+        // Nothing compresses to more than its size; a compressed capture may be larger than stored.
+        if sources.is_empty() || stored(sources).is_none_or(|stored| stored > SURVEY_UP_TO) {
             return;
         }
+        let mut read = 0;
         let (mut survey, mut dissector) = (Survey::new(), Dissector::new(Limits::default()));
         for source in sources {
             let Ok(mut reader) =
@@ -170,7 +175,8 @@ impl Request {
             };
             while let Some(Ok(record)) = reader.next() {
                 survey.add(&mut dissector, &record, self.settings.inside.as_ref());
-                if is_canceled() {
+                read += record.data.len() as u64;
+                if is_canceled() || read > SURVEY_UP_TO {
                     return;
                 }
             }
@@ -178,18 +184,19 @@ impl Request {
         self.settings.survey = Some(survey);
     }
 
-    fn parts(&self) -> Vec<Part> {
-        let survey = self.settings.survey;
-        self.settings.parts(if survey.is_some() { self.memory } else { u64::MAX })
+    /// What is read once can be measured in one pass only.
+    fn parts(&self, is_read_once: bool) -> Vec<Part> {
+        self.settings.parts(if is_read_once { u64::MAX } else { self.memory })
     }
 
     /// How often [`Request::run`] will read the captures.
-    pub fn passes(&self) -> usize {
-        self.parts().len()
+    pub fn passes<S: Source>(&self, sources: &[S]) -> usize {
+        self.parts(stored(sources).is_none()).len()
     }
 
     fn pass(&self, part: Part, sink: Option<MatchSink>) -> Result<Pass, StudyError> {
-        let study = Study::part(self.settings.clone(), part, sink)?;
+        let settings = Settings { is_sample: self.sampling.is_some(), ..self.settings.clone() };
+        let study = Study::part(settings, part, sink)?;
         Ok(Pass { study, sampler: self.sampling.map(Sampler::new) })
     }
 
@@ -203,7 +210,7 @@ impl Request {
         sink: Option<MatchSink>,
         watch: &impl Watch,
     ) -> Result<Studied, RequestError<S::Error>> {
-        let mut parts = self.parts().into_iter();
+        let mut parts = self.parts(stored(sources).is_none()).into_iter();
         let mut pass = self.pass(parts.next().unwrap_or_default(), sink)?;
         let (mut names, mut damaged, mut corrupt) = (Vec::new(), Vec::new(), Vec::new());
         for source in sources {
@@ -229,6 +236,7 @@ impl Request {
         if names.is_empty() && !watch.is_canceled() {
             return Err(RequestError::NoCapture);
         }
+        let mut is_partial = watch.is_canceled();
         let mut found = pass.study.finish_part()?;
         for part in parts {
             let mut pass = self.pass(part, None)?;
@@ -237,13 +245,20 @@ impl Request {
             }
             if watch.is_canceled() {
                 watch.notice(Notice::Canceled);
+                is_partial = true;
                 break;
             }
             if !found.add(pass.study.finish_part()?) {
                 watch.notice(Notice::Changed);
             }
         }
-        Ok(Studied { report: checked(found.report(names, damaged))?, corrupt })
+        if is_partial {
+            found.interrupted();
+        }
+        match checked(found.report(names, damaged)) {
+            Err(RequestError::Empty) if is_partial => Err(RequestError::Interrupted),
+            report => Ok(Studied { report: report?, corrupt }),
+        }
     }
 
     /// Studies packets as they come. `capture` passes each of them to its argument, and returns what
@@ -256,7 +271,7 @@ impl Request {
         sink: Option<MatchSink>,
         capture: impl FnOnce(&mut dyn FnMut(&Record<'_>) -> Result<(), E>) -> Result<String, E>,
     ) -> Result<Report, RequestError<E>> {
-        let mut pass = self.pass(self.parts().into_iter().next().unwrap_or_default(), sink)?;
+        let mut pass = self.pass(self.parts(true).into_iter().next().unwrap_or_default(), sink)?;
         let name = capture(&mut |record| Ok(pass.take(record)?)).map_err(RequestError::Source)?;
         checked(pass.study.finish_part()?.report(vec![name], Vec::new()))
     }
@@ -319,7 +334,12 @@ impl Pass {
         };
         while let Some(record) = reader.next() {
             match record {
-                Ok(record) => self.take(&record)?,
+                Ok(record) => {
+                    self.take(&record)?;
+                    if let Some(progress) = self.study.progress() {
+                        watch.progress(progress);
+                    }
+                }
                 Err(_) if watch.is_canceled() => break,
                 Err(error) => return Ok(End::Early(error)),
             }
@@ -439,7 +459,7 @@ mod tests {
     }
 
     fn request(memory: u64) -> Request {
-        let settings = Settings { cache: 1 << 20, threads: 1, ..Settings::for_size(None) };
+        let settings = Settings { cache: 1 << 20, threads: 1, ..Settings::lean() };
         Request { settings, sampling: None, memory }
     }
 
@@ -449,7 +469,7 @@ mod tests {
             let sources = [memory("a", capture(20), true)];
             let mut request = request(memory_limit);
             request.survey(&sources, || false);
-            let passes = request.passes();
+            let passes = request.passes(&sources);
             let found = request.run(&sources, None, &Notes::default()).unwrap();
             assert_eq!(sources[0].opened.get(), 1 + passes);
             (passes, found.report)

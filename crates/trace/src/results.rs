@@ -24,6 +24,17 @@ pub struct Report {
     pub figures: Vec<Figure>,
 }
 
+/// What a study has found so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Bytes on the wire that were measured.
+    pub wire_bytes: u64,
+    /// Of these, the share that the tunnel saves.
+    pub tunnel: f64,
+    /// The same of the packet link.
+    pub packet_link: f64,
+}
+
 /// The captures that a study read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Input {
@@ -32,9 +43,12 @@ pub struct Input {
     /// Captures that ended in an error, with its message. Packets before the error are in the
     /// figures.
     pub damaged: Vec<(String, String)>,
+    /// Whether reading was interrupted: packets, figures or algorithms are missing.
+    pub partial: bool,
     /// Packets read.
     pub packets: u64,
-    /// Their bytes on the wire, link headers included.
+    /// Their bytes on the wire, link headers included; of packets that were cut before they were
+    /// captured, as their IP headers say.
     pub wire_bytes: u64,
     /// Bytes that the capture holds; fewer than `wire_bytes` with a snap length.
     pub captured_bytes: u64,
@@ -56,8 +70,11 @@ pub struct Accounting {
     /// Wire bytes of the used packets by kind: headers, payload, payload that was not captured,
     /// padding. They add up to `used`.
     pub bytes: Vec<Share>,
-    /// Encapsulations, with the packets and wire bytes inside each. A packet may have several.
+    /// Encapsulations, with the packets and wire bytes inside each. A packet may have several, and
+    /// counts once for each.
     pub layers: Vec<Share>,
+    /// Bytes on the wire of packets of link types that are not read.
+    pub unsupported: u64,
 }
 
 /// Part of the packets.
@@ -86,12 +103,18 @@ pub struct Verdict {
     pub cache: Option<u64>,
     /// Flows larger than that cache, or than the configured one if none is recommended.
     pub large_flows: Option<LargeFlows>,
-    /// Share of all wire bytes that it saves over the whole trace.
+    /// Share of all wire bytes that it saves over the whole trace. Of [`Deploy::CannotSay`], what was
+    /// saved of the part that was captured: a lower bound.
     pub savings: f64,
-    /// 10th and 90th percentile of these savings per minute, weighted by bytes. Traces shorter than
-    /// 100 minutes are divided into 100 parts instead. `None` with fewer than 20 parts that have
-    /// packets.
+    /// 10th and 90th percentile of these savings, as measured, in each minute, weighted by bytes.
+    /// Traces shorter than 100 minutes are divided into 100 parts instead. `None` for a trace shorter
+    /// than a minute, or with fewer than 20 parts that have packets.
     pub spread: Option<(f64, f64)>,
+    /// Width of these parts in seconds.
+    pub spread_seconds: Option<f64>,
+    /// How sure the savings are: the 95 % confidence interval of traffic like this, from how much
+    /// parts of the trace differ. `None` for traces shorter than ten minutes.
+    pub confidence: Option<(f64, f64)>,
     /// The 95th percentile of the volume, by which transit is often billed. `None` for traces
     /// shorter than 20 minutes.
     pub billing: Option<Billing>,
@@ -99,9 +122,10 @@ pub struct Verdict {
     pub money: Option<Money>,
     /// With a link rate: how long the link is busy.
     pub time: Option<Time>,
+    /// Share of all wire bytes that the tunnel would save, whether it is recommended or not.
+    pub tunnel: f64,
     /// Share of all wire bytes that the packet link would save, whether it is recommended or not.
-    /// `None` if it was not measured.
-    pub packet_link: Option<f64>,
+    pub packet_link: f64,
 }
 
 /// The 95th percentile of the volume of all directions.
@@ -141,6 +165,8 @@ pub enum Deploy {
     Link,
     /// Nothing: the savings are too small.
     Nothing,
+    /// The capture lacks too much to say.
+    CannotSay,
 }
 
 /// The cost of traffic, and what the product leaves of it.

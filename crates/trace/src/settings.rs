@@ -35,6 +35,11 @@ pub struct Settings {
     pub figures: BTreeSet<FigureId>,
     /// The rows of figure 1.
     pub algorithms: Vec<Algorithm>,
+    /// Whether figures 3 and 5 measure each cache size. Otherwise figure 3 follows from the distances
+    /// of the reference algorithm's matches, and figure 5 has one size.
+    pub sweeps: bool,
+    /// Whether the packets are a sample of the trace, so that their sum over time says nothing.
+    pub is_sample: bool,
     /// The result of a first pass over the same trace. Caches and tables are then no larger than
     /// their content.
     pub survey: Option<Survey>,
@@ -63,6 +68,8 @@ impl Default for Settings {
             prefixes: None,
             figures: FigureId::ALL.into(),
             algorithms: Algorithm::ALL.to_vec(),
+            sweeps: true,
+            is_sample: false,
             survey: None,
             figure_memory: 64 << 20,
             pair_memory: 1 << 30,
@@ -102,6 +109,17 @@ impl Settings {
         {
             sizes.truncate(enough + 1);
         }
+        sizes
+    }
+
+    /// Cache sizes in bytes, ascending, of the curve that the verdict reads: the cache, halved up to
+    /// 12 times.
+    pub(crate) fn smaller_caches(&self) -> Vec<u64> {
+        let cache = self.cache.max(1);
+        let mut sizes: Vec<u64> =
+            (1..13).map(|halvings| cache >> halvings).filter(|&size| size >= 64 << 10).collect();
+        sizes.reverse();
+        sizes.push(cache);
         sizes
     }
 

@@ -29,7 +29,8 @@ impl Survey {
         record: &Record<'_>,
         inside: Option<&Prefixes>,
     ) {
-        let Ok(found) = dissector.dissect(record) else { return };
+        let record = record.unsliced();
+        let Ok(found) = dissector.dissect(&record) else { return };
         self.payload[Direction::of_flow(&found.flow(), inside).index()] +=
             found.payload.len() as u64;
     }

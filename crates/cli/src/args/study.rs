@@ -4,8 +4,7 @@ use crate::family::SamplerName;
 use crate::quantity::{parse_price, parse_rate, parse_size, parse_time, size};
 use clap::Args;
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW};
-use oncewire_trace::request::ALL_UP_TO;
-use oncewire_trace::{FigureId, Sampling, Settings};
+use oncewire_trace::{Algorithm, FigureId, Sampling, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,12 +15,12 @@ Examples:
   oncewire study captures/ 'more/*.pcap.gz' --price 0.09/GB --link 100Mbit
   tcpdump -i eth0 -s 0 -w - | oncewire study -
   oncewire study --interface eth0 --duration 60s
-  oncewire study month.pcap --sample 60s/1h --json \\
-    --figures algorithms,temporal,protocols | jq .verdict
+  oncewire study month.pcap --sample 60s/1h --json | jq .verdict
+  oncewire study monday.pcap --all
   oncewire study --score release-1.tar release-2.tar
 
 Captures are pcap or pcapng, plain or compressed with gzip, zstd or xz. Several are read as one trace, in the order given. A \
-capture that ends in the middle of a packet is read up to there. After a corrupt one, the exit status is 3. Ctrl-C stops reading and reports on what was read.")]
+capture that ends in the middle of a packet is read up to there. After a corrupt one, the exit status is 3. Ctrl-C stops reading and reports on what was read; the report then says that it is partial, and the exit status is 130.")]
 pub(crate) struct StudyArgs {
     /// Captures, directories to search for captures, or `-` for standard input
     pub(crate) captures: Vec<PathBuf>,
@@ -33,17 +32,22 @@ pub(crate) struct StudyArgs {
     pub(crate) duration: Option<Duration>,
     /// Networks on the inside, such as 10.0.0.0/8,2001:db8::/32; each direction then gets a cache
     /// of its own
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     pub(crate) inside: Vec<String>,
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = format!(
-        "Figures to make and to print in full, by name or number, or `all`: {} [default: all for captures of up to {}, without \
-         periods, caches and hosts beyond, with a line for each]", FigureId::ALL.map(FigureId::name).join(", "), size(ALL_UP_TO)
+        "Figures to make and to print in full, by name or number, or `all`: {} [default: {}, with a line for each]",
+        FigureId::ALL.map(FigureId::name).join(", "), FigureId::LEAN.map(FigureId::name).join(", ")
     ))]
     pub(crate) figures: Vec<String>,
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = format!(
-        "Algorithms to compare, or `all`; the tunnel is always measured [default: all for captures of up to {}, the fastest beyond]", size(ALL_UP_TO)
+        "Algorithms to compare, or `all`; tunnel and packet link are always measured [default: {}]",
+        Algorithm::LEAN.map(Algorithm::name).join(", ")
     ))]
     pub(crate) algorithms: Vec<String>,
+    /// Every figure and algorithm, with the papers' sweeps over periods and cache sizes: takes ten
+    /// times as long
+    #[arg(long, conflicts_with = "score")]
+    pub(crate) all: bool,
     /// Payload bytes that a cache holds, per direction
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(Settings::default().cache))]
     pub(crate) cache: u64,

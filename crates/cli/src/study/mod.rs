@@ -9,16 +9,17 @@ pub(crate) mod source;
 use crate::args::StudyArgs;
 use crate::failure::{Failure, Outcome, nearest, note};
 use crate::progress;
-use crate::quantity::bytes;
 use crate::setup::config_failure;
 use indicatif::ProgressBar;
 use oncewire_packet::{CaptureError, Record};
+use oncewire_report::format;
 use oncewire_trace::prefix::Prefixes;
-use oncewire_trace::request::{self, ALL_UP_TO, Notice, RequestError, Watch};
+use oncewire_trace::request::{self, Notice, RequestError, Watch};
+use oncewire_trace::results::Progress;
 use oncewire_trace::{Algorithm, FigureId, Request, Settings, StudyError};
 use outputs::Outputs;
 use source::{Counted, Source};
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     let sources = source::sources(&args.captures)?;
     // Find errors before hours of reading.
     let captures = source::check(&sources)?;
-    let settings = settings(args, &sources)?;
+    let settings = settings(args)?;
     let mut request = Request { settings, sampling: args.sample, memory: args.memory };
     // Before the first file is opened: a signal must not leave an unfinished one.
     let cancel = source::cancel_on_signal();
@@ -48,9 +49,9 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     let hidden = ProgressBar::hidden();
     let is_canceled = || cancel.load(Ordering::Relaxed);
     request.survey(&readings(&sources, &hidden, &cancel), is_canceled);
-    let total =
-        request::stored(&readings(&sources, &hidden, &cancel)).filter(|_| args.interface.is_none());
-    let bar = progress::bar(total.map(|total| total * request.passes() as u64));
+    let unread = readings(&sources, &hidden, &cancel);
+    let total = request::stored(&unread).filter(|_| args.interface.is_none());
+    let bar = progress::bar(total.map(|total| total * request.passes(&unread) as u64));
     let (found, corrupt) = match &args.interface {
         Some(interface) => {
             let sink = outputs.sink();
@@ -71,7 +72,13 @@ pub(crate) fn run(args: &StudyArgs) -> Outcome {
     };
     bar.finish_and_clear();
     outputs.write(args, &found)?;
-    incomplete(&corrupt)
+    incomplete(&corrupt)?;
+    if found.input.partial {
+        return Err(Failure::interrupted(
+            "interrupted: the report covers what was read until then",
+        ));
+    }
+    Ok(())
 }
 
 /// Reads from an interface. Returns what to call it.
@@ -158,6 +165,15 @@ impl Watch for Watcher<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
+    fn progress(&self, progress: Progress) {
+        let Progress { tunnel, packet_link, .. } = progress;
+        let (name, saved) = match packet_link > tunnel {
+            true => ("link", packet_link),
+            false => ("tunnel", tunnel),
+        };
+        self.bar.set_message(format!("  {name} saves {} so far", format::share(saved)));
+    }
+
     fn notice(&self, notice: Notice<'_>) {
         match notice {
             Notice::Truncated { name, why } => self.bar.suspend(|| note(&format!("{name}: {why}"))),
@@ -165,7 +181,9 @@ impl Watch for Watcher<'_> {
                 progress::note(&format!("{name} is not a capture: skipped"));
             }
             Notice::Canceled => {
-                note("some algorithms are missing from figures 1 and 2: their pass was canceled");
+                note(
+                    "some algorithms are missing from figures 1 and 2: their pass was interrupted",
+                );
             }
             Notice::Changed => note(
                 "the captures changed while they were read: results of a later pass are missing",
@@ -195,6 +213,7 @@ fn failure(error: RequestError<Failure>) -> Failure {
         error @ (RequestError::NotACapture { .. } | RequestError::Corrupt) => {
             Failure::damaged(error.to_string())
         }
+        error @ RequestError::Interrupted => Failure::interrupted(error.to_string()),
         RequestError::Empty => Failure::failed(
             "the captures have no packets; check the capture filter, or capture for longer",
         ),
@@ -202,11 +221,11 @@ fn failure(error: RequestError<Failure>) -> Failure {
     }
 }
 
-fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
-    let stored = sources.iter().map(Source::size).sum::<Option<u64>>();
-    let for_all = stored.filter(|&stored| stored <= ALL_UP_TO && !sources.is_empty());
-    let defaults = Settings::for_size(for_all);
+fn settings(args: &StudyArgs) -> Outcome<Settings> {
+    let defaults = if args.all { Settings::default() } else { Settings::lean() };
     let mut settings = Settings {
+        // What is asked for by name is measured.
+        sweeps: args.all || !args.figures.is_empty(),
         window: args.window,
         period: args.period,
         sampler: args.sampler.kind()?,
@@ -243,17 +262,6 @@ fn settings(args: &StudyArgs, sources: &[Source]) -> Outcome<Settings> {
             })
         });
         settings.algorithms = named.collect::<Outcome<_>>()?;
-    }
-    if for_all.is_none()
-        && (args.figures.is_empty() || args.algorithms.is_empty())
-        && std::io::stderr().is_terminal()
-    {
-        let about = stored.map_or("a trace of unknown length".to_owned(), |stored| {
-            format!("{} of captures", bytes(stored))
-        });
-        note(&format!(
-            "for {about}, the slowest figures and algorithms are skipped; add --figures all --algorithms all to include them"
-        ));
     }
     Ok(settings)
 }

@@ -391,6 +391,11 @@ fn inside_tells_directions_apart() {
         packet("[2001:db8::1]:80", "[fd00::1]:40000", &content),
         packet("[fd00::1]:40000", "[2001:db8::1]:80", &content),
     ];
+    // The name of a capture is no network, even if it follows them.
+    let dir = Dir::new();
+    let file = dir.write("a.pcap", &pcap(&packets));
+    let swallowed = json(run(study!["--inside", "10.0.0.0/8", file, "--json"], b""));
+    assert_eq!(count(&swallowed, "packets"), 4);
     let args = study!["-", "--inside", "10.0.0.0/8,fd00::/8", "--json"];
     let document = json(run(args, &pcap(&packets)));
     let table = &document["figures"][0]["tables"][0];
@@ -470,10 +475,15 @@ fn ctrl_c_ends_a_silent_pipe() {
     let (mut out, mut err) = (String::new(), String::new());
     child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
     child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
-    assert_eq!(wait(&mut child).code(), Some(0), "{err}");
-    assert!(err.contains("reading ends here"), "{err}");
+    assert_eq!(wait(&mut child).code(), Some(130), "{err}");
+    assert!(err.contains("reading ends here") && err.contains("interrupted"), "{err}");
     let document: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(count(&document, "packets"), 19);
+    assert_eq!(document["input"]["partial"], true);
+    let reasons = document["verdict"]["reasons"].to_string();
+    assert!(reasons.contains("Partial: reading was interrupted after 19 packets"), "{reasons}");
+    let report = String::from_utf8(read(&dir.join("r.html"))).expect("text");
+    assert!(report.contains("Partial: reading was interrupted"));
     // The capture does not count as truncated.
     assert_eq!(document["input"]["damaged"].as_array().map(Vec::len), Some(0));
     dir.holds_only(&["m.csv", "r.html"]);

@@ -192,7 +192,9 @@ fn sizes_are_read_the_same_everywhere() {
 #[test]
 fn exit_codes_are_in_the_help() {
     let help = String::from_utf8(run(args!["--help"], b"").fine()).expect("text");
-    for words in ["0 done", "1 failed", "2 wrong", "3 corrupt input", "64KB is 64,000"] {
+    for words in
+        ["0 done", "1 failed", "2 wrong", "3 corrupt input", "130 interrupted", "64KB is 64,000"]
+    {
         assert!(help.contains(words), "{words:?} is missing: {help}");
     }
 }

@@ -201,9 +201,14 @@ fn the_verdict_is_in_sight_and_figures_have_a_line() {
     // The end of the output stays on a screen of 24 lines, one of which is the prompt.
     let verdict = line("Deploy the tunnel").expect("a verdict");
     assert!(lines.len() - verdict <= 23, "{brief}");
+    let has = |text: &str, figure: u8| {
+        text.lines().filter(|line| line.starts_with(&format!("{figure:>3}  "))).count() == 1
+    };
+    let all = of(&["--all"]);
     for figure in 1..=15 {
-        let starts = format!("{figure:>3}  ");
-        assert_eq!(lines.iter().filter(|line| line.starts_with(&starts)).count(), 1, "{brief}");
+        let is_default = ![2, 6, 10, 12, 13, 15].contains(&figure);
+        assert_eq!(has(&brief, figure), is_default, "{figure}: {brief}");
+        assert!(has(&all, figure), "{figure}: {all}");
     }
     assert!(!brief.contains("Figure 3"), "{brief}");
     let one = of(&["--figures", "caches"]);

@@ -168,6 +168,12 @@ impl Tally {
         self.saved.iter().sum()
     }
 
+    /// Bytes saved of one IP protocol.
+    pub(crate) fn of_protocol(&self, protocol: u8) -> u64 {
+        let services = self.services.iter().flatten();
+        services.filter(|((of, _), _)| *of == protocol).map(|(_, saved)| saved).sum()
+    }
+
     /// Bytes saved of one service.
     pub(crate) fn of_service(&self, service: (u8, u16)) -> u64 {
         self.services.as_ref().and_then(|services| services.get(&service)).copied().unwrap_or(0)

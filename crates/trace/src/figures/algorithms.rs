@@ -161,6 +161,11 @@ impl AlgorithmSavings {
         })
     }
 
+    /// What compression over windows saves, by DEFLATE or else by zstd.
+    fn compression(&self) -> Option<f64> {
+        self.savings(Algorithm::GzipWindow).or_else(|| self.savings(Algorithm::ZstdWindow))
+    }
+
     fn brief(&self) -> Option<String> {
         let mut parts = Vec::new();
         let mut part = |name: &str, savings: Option<f64>| {
@@ -170,12 +175,12 @@ impl AlgorithmSavings {
         if let Some((savings, sampler)) = self.max_match() {
             part(&format!("max-match{sampler}"), Some(savings));
         }
-        part("compression", self.savings(Algorithm::GzipWindow));
+        part("compression", self.compression());
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     fn finding(&self) -> Option<String> {
-        let gzip = self.savings(Algorithm::GzipWindow)?;
+        let gzip = self.compression()?;
         let (re, sampler) = self.max_match()?;
         let both = |name: &str| match self.savings(Algorithm::MaxpGzip) {
             Some(both) => format!("{name}, {} one after the other", percent(both)),

@@ -14,8 +14,8 @@ pub struct CacheSavings {
     pub directions: Vec<(&'static str, Vec<Option<f64>>)>,
     /// The sampler of the reference algorithm.
     pub sampler: &'static str,
-    /// Whether the largest cache holds the whole trace.
-    pub holds_trace: bool,
+    /// Whether each size was measured, or follows from the distances of matches.
+    pub is_measured: bool,
 }
 
 /// Savings by cache size.
@@ -24,7 +24,12 @@ pub struct Curve {
     /// Bytes of payload that the cache of each direction holds, ascending, and the share of all
     /// bytes on the wire saved.
     pub points: Vec<(u64, f64)>,
+    /// Whether the largest cache holds the whole trace, so that no larger one can save more.
+    pub is_complete: bool,
 }
+
+/// The share of the largest cache's savings that half of it may lack where a curve no longer rises.
+const LEVEL: f64 = 0.05;
 
 impl Curve {
     /// Savings with a cache of that size. `None` if it was not measured.
@@ -37,11 +42,20 @@ impl Curve {
         self.points.last().map_or(0.0, |&(_, savings)| savings)
     }
 
+    /// Whether the curve still rises where it ends, so that a larger cache may save more.
+    pub fn rises(&self) -> bool {
+        match self.points[..] {
+            _ if self.is_complete => false,
+            [.., (_, before), (_, last)] => last >= 0.005 && before < last * (1.0 - LEVEL),
+            _ => false,
+        }
+    }
+
     /// The cache size where the curve bends: see the figure's definition. `None` if nothing is
-    /// saved.
+    /// saved, or if the curve still rises where it ends.
     pub fn knee(&self) -> Option<u64> {
         let (&(first, low), &(last, high)) = (self.points.first()?, self.points.last()?);
-        if high < 0.005 {
+        if high < 0.005 || self.rises() {
             return None;
         }
         if low >= high * 0.95 || first == last {
@@ -59,7 +73,7 @@ impl CacheSavings {
     /// Tables, charts and text.
     pub fn present(&self) -> Figure {
         let mut notes = Vec::new();
-        if self.holds_trace {
+        if self.curve.is_complete {
             notes.push(
                 "The largest cache shown holds the whole trace. A longer trace might benefit from a larger one.".to_owned(),
             );
@@ -71,9 +85,15 @@ impl CacheSavings {
             source: "thesis section 2.4, Fig. 2.9; EndRE section 8.2.1, Fig. 8",
             definition: format!(
                 "Savings over all bytes on the wire, as in figure 1, of max-match with {}, by the payload that the cache of each direction \
-                 holds. The knee is the point furthest above the straight line from the first to the last point, over the logarithm of the size \
-                 (Satopaa et al., Kneedle, 2011); if the smallest cache already saves 95 % of what the largest does, the knee is the smallest.",
-                self.sampler
+                 holds{}. The knee is the point furthest above the straight line from the first to the last point, over the logarithm of the size \
+                 (Satopaa et al., Kneedle, 2011); if the smallest cache already saves 95 % of what the largest does, the knee is the smallest. A curve that gains more than 5 % \
+                 of its savings by the last doubling, and does not hold the whole trace, has no knee.",
+                self.sampler,
+                match self.is_measured {
+                    true => "",
+                    false =>
+                        ": what the reference algorithm finds no further back than that (--all measures each size)",
+                }
             ),
             finding: self.finding(),
             brief: self.brief(),
@@ -119,12 +139,19 @@ impl CacheSavings {
         match (knee, largest.filter(|largest| Some(*largest) != knee)) {
             (Some(knee), Some(largest)) => format!("{}, {}", saves(knee), saves(largest)),
             (Some(knee), None) => saves(knee),
+            (None, Some((size, savings))) if self.curve.rises() => {
+                format!("still rises: {} saves {}", cache(size), percent(savings))
+            }
             (None, _) => "too little is saved at any size".to_owned(),
         }
     }
 
     fn finding(&self) -> String {
         match self.curve.knee() {
+            None if self.curve.rises() => format!(
+                "Savings still rise at the largest cache tried, which saves {}: try larger ones (--cache).",
+                percent(self.curve.most())
+            ),
             Some(size) => format!(
                 "The knee lies at {}: that much cache in each direction saves {} of all bytes; the largest cache tried saves {}.",
                 cache(size),
@@ -142,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_knee_is_where_the_curve_bends() {
-        let knee = |points: &[(u64, f64)]| Curve { points: points.to_vec() }.knee();
+        let knee =
+            |points: &[(u64, f64)]| Curve { points: points.to_vec(), is_complete: true }.knee();
         let curve = [(1, 0.0), (2, 0.1), (4, 0.38), (8, 0.40), (16, 0.41), (32, 0.41)];
         assert_eq!(knee(&curve), Some(4));
         assert_eq!(knee(&[(1, 0.40), (2, 0.41)]), Some(1));

@@ -126,20 +126,17 @@ impl FigureId {
         FigureId::Deflate,
     ];
 
-    /// The default for large traces: the figures that need the reference algorithm and few others.
-    pub const LEAN: [FigureId; 12] = [
+    /// The default: what is asked for most, and takes little beside the runs of the verdict.
+    pub const LEAN: [FigureId; 9] = [
         FigureId::Algorithms,
+        FigureId::Caches,
         FigureId::Temporal,
         FigureId::Protocols,
-        FigureId::Http,
         FigureId::Origins,
         FigureId::Lengths,
         FigureId::Locality,
-        FigureId::Hits,
         FigureId::Replicated,
-        FigureId::Destinations,
         FigureId::Irreducible,
-        FigureId::Deflate,
     ];
 
     /// Its number, as in `docs/STUDY.md`.

@@ -1,9 +1,9 @@
 //! Figure 5: savings by protocol and port (thesis, section 2.3; EndRE section 8.2.1).
 
-use super::layout::{chart, shares, table};
+use super::layout::{add_series, chart, drawn, shares, table};
 use super::tally::share;
 use super::{Figure, FigureId};
-use crate::results::{Axis, Chart, ChartKind, Series, Table, Unit};
+use crate::results::{Axis, Chart, ChartKind, Table, Unit};
 use oncewire_report::format::share as percent;
 
 /// Services in the table.
@@ -66,7 +66,7 @@ impl ServiceSavings {
             finding: self.finding().unwrap_or_default(),
             brief: self.brief().unwrap_or_default(),
             tables: vec![self.table()],
-            charts: vec![self.chart()],
+            charts: drawn([self.chart()]),
             notes,
             memory: 0,
         }
@@ -102,10 +102,11 @@ impl ServiceSavings {
         let axis = Axis::log("cache of payload in each direction", Unit::Bytes);
         let caption = "Savings of the services with the most bytes by cache size";
         let mut services = chart("services", caption, ChartKind::Line, axis, shares("savings"));
+        // A size alone is no curve.
         let charted = self.services.iter().take(CHARTED);
-        services
-            .series
-            .extend(charted.map(|of| Series::new(of.label.clone(), of.by_cache.clone())));
+        for of in charted.filter(|of| of.by_cache.len() > 1) {
+            add_series(&mut services, &of.label, of.by_cache.clone());
+        }
         services
     }
 

@@ -3,7 +3,7 @@
 use super::plan::{Key, swept};
 use super::verdict::{self, share};
 use super::{Pass, Volume};
-use crate::algorithm::{Algorithm, Outcome, Tally};
+use crate::algorithm::{Algorithm, Outcome, Tally, TunnelContent};
 use crate::batch::Direction;
 use crate::figures::algorithms::{AlgorithmRow, AlgorithmSavings, DirectionVolume};
 use crate::figures::caches::{CacheSavings, Curve};
@@ -38,6 +38,11 @@ impl Pass {
         self.run(key)?.over_time
     }
 
+    /// What the run of a key carried, if it is a tunnel.
+    pub(super) fn content(&self, key: &Key) -> Option<&TunnelContent> {
+        self.run(key)?.content.as_ref()
+    }
+
     fn run(&self, key: &Key) -> Option<&Outcome> {
         self.outcomes.get(key)
     }
@@ -52,18 +57,28 @@ impl Pass {
         self.settings.max_match(&self.settings.sampler, self.settings.period, cache)
     }
 
-    /// Savings of the reference by cache size. Empty if the sweep did not run.
+    /// Savings of the reference by cache size, from the distances of its matches. Sizes beyond the
+    /// first that holds the trace are left out.
     pub(super) fn curve(&self) -> Curve {
+        let wire = self.wire();
+        let points = self.by_distance.points();
+        let points =
+            points.filter_map(|(size, saved)| Some((size, share(saved.iter().sum(), wire)?)));
+        self.complete(points.collect())
+    }
+
+    /// The same, measured with each size. `None` if the sweep did not run.
+    fn measured_curve(&self) -> Option<Curve> {
         let savings = |size| Some((size, self.savings(&self.with_cache(size))?));
-        Curve {
-            points: self
-                .settings
-                .cache_sizes()
-                .into_iter()
-                .map(savings)
-                .collect::<Option<_>>()
-                .unwrap_or_default(),
-        }
+        let points: Option<Vec<_>> = self.settings.cache_sizes().into_iter().map(savings).collect();
+        points.filter(|_| self.settings.sweeps).map(|points| self.complete(points))
+    }
+
+    fn complete(&self, mut points: Vec<(u64, f64)>) -> Curve {
+        let most = self.volumes.iter().map(|volume| volume.payload).max().unwrap_or(0);
+        let enough = points.iter().position(|&(size, _)| size >= most);
+        points.truncate(enough.map_or(usize::MAX, |enough| enough + 1));
+        Curve { points, is_complete: enough.is_some() }
     }
 
     /// All computed figures by number.
@@ -77,17 +92,20 @@ impl Pass {
                 FigureId::Caches => Finding::Caches(self.by_cache()),
                 FigureId::Protocols => Finding::Protocols(self.protocols()),
                 FigureId::Deflate => Finding::Deflate(self.deflate()),
-                // Observed figures come in the order of the settings, too.
-                _ if observed.is_empty() => continue,
-                _ => observed.remove(0),
+                _ => match observed.iter().position(|(id, _)| id == figure) {
+                    Some(at) => observed.remove(at).1,
+                    None => continue,
+                },
             });
         }
         findings
     }
 
     pub(super) fn report(mut self, input: Input, accounting: Accounting) -> Report {
+        // Of the figures that were not asked for, too.
+        let observed: Vec<Finding> = self.findings.iter().map(|(_, found)| found.clone()).collect();
         let findings = self.findings();
-        let verdict = verdict::verdict(&self, &input, &findings);
+        let verdict = verdict::verdict(&self, &input, &accounting, &observed);
         let figures = findings.iter().map(Finding::present).collect();
         Report { input, settings: self.settings.words(), accounting, verdict, figures }
     }
@@ -148,16 +166,23 @@ impl Pass {
 
     fn by_cache(&self) -> CacheSavings {
         let settings = &self.settings;
-        let curve = self.curve();
+        let measured = self.measured_curve();
+        let is_measured = measured.is_some();
+        let curve = measured.unwrap_or_else(|| self.curve());
         let mut directions = self.directions();
         if directions.len() < 2 {
             directions.clear();
         }
+        let by_distance = |direction: Direction, size| {
+            let (_, saved) = self.by_distance.points().find(|&(of, _)| of == size)?;
+            Some(saved[direction.index()])
+        };
         let savings = |direction: Direction, size| {
-            share(
-                self.tally(&self.with_cache(size))?.of(direction),
-                self.volumes[direction.index()].wire,
-            )
+            let saved = match is_measured {
+                true => self.tally(&self.with_cache(size)).map(|tally| tally.of(direction)),
+                false => by_distance(direction, size),
+            };
+            share(saved?, self.volumes[direction.index()].wire)
         };
         let of = |direction: Direction| {
             (
@@ -169,9 +194,7 @@ impl Pass {
             directions: directions.into_iter().map(of).collect(),
             curve,
             sampler: settings.sampler.name(),
-            holds_trace: settings
-                .survey
-                .is_some_and(|survey| survey.most() <= settings.cache.saturating_mul(4)),
+            is_measured,
         }
     }
 

@@ -1,18 +1,20 @@
 //! The study itself: packets in, a report out.
 
 mod compare;
+mod curve;
 mod plan;
 mod sizes;
 mod verdict;
 
 pub use plan::Part;
 
-use crate::algorithm::{MAX_SERVICES, MaxMatchRun, Outcome, PairLimits, Run};
+use crate::algorithm::{Algorithm, MAX_SERVICES, MaxMatchRun, Outcome, PairLimits, Run};
 use crate::batch::{Batch, Caches, Direction, Kind, Matches, Packet, View};
 use crate::figures::{self, FigureId, Finding, Observer};
-use crate::results::{Accounting, Input, MatchRow, Report, Share};
+use crate::results::{Accounting, Input, MatchRow, Progress, Report, Share};
 use crate::service;
 use crate::settings::Settings;
+use curve::DistanceCurve;
 use oncewire_codec::ConfigError;
 use oncewire_packet::{Dissector, Layer, Limits, Record, Skipped, Tally, Transport};
 use plan::Key;
@@ -64,6 +66,8 @@ pub struct Study {
     back: Receiver<Batch>,
     /// `None` once its error was returned.
     worker: Option<Worker>,
+    /// The newest progress that was not asked for yet.
+    news: Receiver<Progress>,
     input: Input,
     first: i64,
     last: i64,
@@ -105,11 +109,13 @@ impl Study {
         // One batch in work, one waiting, one being filled.
         let (forward, to_do) = sync_channel::<Batch>(1);
         let (done, back) = sync_channel::<Batch>(4);
+        let (tell, news) = sync_channel::<Progress>(4);
         let worker = std::thread::Builder::new().name("study".into()).spawn(move || {
             for mut batch in to_do {
                 pass.batch(&mut batch)?;
                 batch.clear();
                 let _ = done.try_send(batch);
+                let _ = tell.try_send(pass.progress());
             }
             pass.finish()?;
             Ok(pass)
@@ -122,6 +128,7 @@ impl Study {
             forward,
             back,
             worker: Some(worker),
+            news,
             input: Input::default(),
             first: i64::MAX,
             last: i64::MIN,
@@ -143,6 +150,7 @@ impl Study {
     /// # Errors
     /// [`StudyError`] if the measuring threads failed. The study has then ended.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), StudyError> {
+        let record = &record.unsliced();
         let wire = record.wire_bytes();
         self.input.packets += 1;
         self.input.wire_bytes += u64::from(wire);
@@ -181,7 +189,12 @@ impl Study {
                 self.payload += found.payload.len() as u64;
                 self.missing += u64::from(found.missing);
                 self.trailer += u64::from(found.trailer);
-                for layer in found.layers.iter() {
+                let layers = found.layers.as_slice();
+                for (nth, &layer) in layers.iter().enumerate() {
+                    // An encapsulated packet has some of them again.
+                    if layers[..nth].contains(&layer) {
+                        continue;
+                    }
                     let share = self.layers.entry(layer).or_default();
                     share.packets += 1;
                     share.bytes += found.wire_len;
@@ -217,6 +230,11 @@ impl Study {
             hand_over(&mut self.batch, &self.forward, &self.back, &mut self.worker)?;
         }
         Ok(())
+    }
+
+    /// What was found so far, if there is news of it.
+    pub fn progress(&self) -> Option<Progress> {
+        self.news.try_iter().last()
     }
 
     /// Bytes on the wire so far.
@@ -275,6 +293,10 @@ impl Study {
             packets: counters.skipped().packets - told.0,
             bytes: counters.skipped().bytes - told.1,
         };
+        let is_unsupported =
+            |(reason, _): &(&Skipped, &Share)| matches!(reason, Skipped::UnsupportedLink(_));
+        let unsupported =
+            self.unused.iter().filter(is_unsupported).map(|(_, share)| share.bytes).sum();
         let mut unused: Vec<Share> =
             self.unused.iter().map(|(reason, share)| named(&reason.to_string(), share)).collect();
         unused.push(of_unused);
@@ -300,6 +322,7 @@ impl Study {
                 .iter()
                 .map(|(layer, share)| named(&layer.to_string(), share))
                 .collect(),
+            unsupported,
         };
         Ok(Found { pass, input, accounting })
     }
@@ -323,6 +346,11 @@ impl Found {
             self.pass.outcomes.extend(other.pass.outcomes);
         }
         same
+    }
+
+    /// Notes that reading was interrupted.
+    pub fn interrupted(&mut self) {
+        self.input.partial = true;
     }
 
     /// The report. `captures` and `damaged` are as for [`Study::finish`].
@@ -379,9 +407,10 @@ struct Pass {
     matches: Matches,
     runs: Vec<(Key, Box<dyn Run>)>,
     outcomes: BTreeMap<Key, Outcome>,
-    observers: Vec<Box<dyn Observer>>,
-    /// The observed figures, in the order of the settings, once the trace has ended.
-    findings: Vec<Finding>,
+    observers: Vec<(FigureId, Box<dyn Observer>)>,
+    /// The observed figures, once the trace has ended.
+    findings: Vec<(FigureId, Finding)>,
+    by_distance: DistanceCurve,
     volumes: [Volume; Direction::ALL.len()],
     /// Bytes on the wire in transit: of IPv4, of IPv6.
     transit: [u64; 2],
@@ -424,17 +453,32 @@ impl Pass {
             findings: Vec::new(),
             volumes: Default::default(),
             transit: [0; 2],
-            flow_sizes: FlowSizes::new(settings.cache_sizes().into_iter().chain([settings.cache])),
+            flow_sizes: FlowSizes::new(settings.smaller_caches().into_iter()),
+            by_distance: DistanceCurve::new(settings.smaller_caches()),
             services: HashMap::new(),
             sink,
             rows: Vec::new(),
             settings,
         };
         if first {
-            pass.observers =
-                pass.settings.figures.iter().filter_map(|&figure| pass.observer(figure)).collect();
+            // The verdict reads what cannot be reduced.
+            let mut figures = pass.settings.figures.clone();
+            figures.insert(FigureId::Irreducible);
+            let observers = figures.into_iter().filter_map(|id| Some((id, pass.observer(id)?)));
+            pass.observers = observers.collect();
         }
         Ok(pass)
+    }
+
+    /// What the products saved so far.
+    fn progress(&self) -> Progress {
+        let wire = self.wire();
+        let of = |algorithm| {
+            let run = self.runs.iter().find(|(key, _)| *key == Key::Other(algorithm));
+            run.and_then(|(_, run)| verdict::share(run.tally().total(), wire)).unwrap_or(0.0)
+        };
+        let (tunnel, packet_link) = (of(Algorithm::Tunnel), of(Algorithm::Packets));
+        Progress { wire_bytes: wire, tunnel, packet_link }
     }
 
     fn observer(&self, figure: FigureId) -> Option<Box<dyn Observer>> {
@@ -488,10 +532,14 @@ impl Pass {
                 self.services.entry(key).or_default().add(packet);
             }
         }
-        let Pass { pool, caches, reference, matches, runs, observers, settings, .. } = self;
+        let Pass { pool, caches, reference, matches, by_distance, .. } = self;
+        let Pass { runs, observers, settings, .. } = self;
         pool.install(|| -> Result<(), ConfigError> {
             if let Some(reference) = reference {
                 reference.find_all(batch, caches, matches)?;
+                for (index, packet) in batch.packets().iter().enumerate() {
+                    by_distance.add(packet, matches.of(index), settings.charge());
+                }
             }
             let view = View {
                 batch,
@@ -506,7 +554,7 @@ impl Pass {
                     observers
                         .par_iter_mut()
                         .with_max_len(1)
-                        .for_each(|observer| observer.batch(&view))
+                        .for_each(|(_, observer)| observer.batch(&view))
                 },
             );
             outcome
@@ -553,7 +601,8 @@ impl Pass {
         if let Some(reference) = self.reference.take() {
             self.outcomes.insert(self.settings.reference(), Outcome::of(&reference));
         }
-        self.findings = self.observers.drain(..).map(Observer::finish).collect();
+        let observers = self.observers.drain(..);
+        self.findings = observers.map(|(id, observer)| (id, observer.finish())).collect();
         Ok(())
     }
 }

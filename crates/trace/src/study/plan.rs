@@ -70,10 +70,12 @@ impl Settings {
         }
     }
 
-    /// All runs that the chosen figures need, the reference, and the tunnel, which the verdict is
+    /// All runs that the chosen figures need, the reference, and the products, which the verdict is
     /// about.
     pub(super) fn keys(&self) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::from([self.reference(), Key::Other(Algorithm::Tunnel)]);
+        let products = [Algorithm::Tunnel, Algorithm::Packets].map(Key::Other);
+        let mut keys = BTreeSet::from([self.reference()]);
+        keys.extend(products);
         if self.figures.contains(&FigureId::Algorithms) {
             keys.extend(self.algorithms.iter().map(|&algorithm| self.key(algorithm)));
         }
@@ -86,7 +88,8 @@ impl Settings {
         if self.figures.contains(&FigureId::Deflate) {
             keys.extend([Algorithm::Tunnel, Algorithm::TunnelBytes].map(Key::Other));
         }
-        if self.figures.contains(&FigureId::Caches) || self.figures.contains(&FigureId::Protocols) {
+        let by_cache = [FigureId::Caches, FigureId::Protocols];
+        if self.sweeps && by_cache.iter().any(|figure| self.figures.contains(figure)) {
             keys.extend(
                 self.cache_sizes()
                     .into_iter()
@@ -98,7 +101,7 @@ impl Settings {
 
     /// Splits the algorithms so that each part takes about `memory` bytes at most, or has a single
     /// algorithm. Every part reads the whole trace. The first has the reference algorithm and all
-    /// figures that observe its matches. Without a survey there is one part.
+    /// figures that observe its matches. What cannot be read twice takes one part: `u64::MAX`.
     pub fn parts(&self, memory: u64) -> Vec<Part> {
         let reference = self.reference();
         let mut parts = vec![Part { keys: BTreeSet::from([reference.clone()]), first: true }];
@@ -113,7 +116,7 @@ impl Settings {
             of_matches(&b.1).cmp(&of_matches(&a.1)).then(b.0.cmp(&a.0)).then(a.1.cmp(&b.1))
         });
         for (bytes, key) in keys {
-            let fits = |taken: &u64| self.survey.is_none() || taken.saturating_add(bytes) <= memory;
+            let fits = |taken: &u64| taken.saturating_add(bytes) <= memory;
             match taken.iter().position(fits) {
                 _ if of_matches(&key) => {
                     parts[0].keys.insert(key);
@@ -183,9 +186,12 @@ impl Settings {
         of_runs.unwrap_or(0).max(hosts)
     }
 
-    /// The shared cache of figure 12.
+    /// The shared cache of figure 12: without a shim, as those of pairs, so that only the caches
+    /// differ.
     pub(crate) fn shared_params(&self) -> MaxMatchParams {
-        self.params(SamplerKind::sample_byte(), self.period, self.fit(SHARED))
+        let charge = Charge { per_packet: 0, ..self.charge() };
+        let params = self.params(SamplerKind::sample_byte(), self.period, self.fit(SHARED));
+        MaxMatchParams { charge, ..params }
     }
 
     fn params(&self, sampler: SamplerKind, period: usize, cache: u64) -> MaxMatchParams {

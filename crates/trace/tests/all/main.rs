@@ -5,5 +5,6 @@
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod fuzz_seeds;
+mod links;
 mod public_captures;
 mod study;

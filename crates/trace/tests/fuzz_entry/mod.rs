@@ -254,7 +254,7 @@ fn check(settings: Settings, records: &[Made]) {
     let mut wire = 0;
     for Made { time, link, wire_len, data } in records {
         let record = Record { time: *time, link: *link, wire_len: *wire_len, data };
-        wire += u64::from(record.wire_bytes());
+        wire += u64::from(record.unsliced().wire_bytes());
         study.push(&record).expect("it takes a packet");
     }
     let report = study.finish(vec!["made".into()], Vec::new()).expect("it ends well");

@@ -73,7 +73,7 @@ fn name_of_chart(figure: &Figure, chart: &Chart) -> String {
 
 fn accounting<W: io::Write>(accounting: &Accounting, out: &mut Writer<W>) -> csv::Result<()> {
     out.write_record(["part", "name", "packets (count)", "wire bytes (bytes)"])?;
-    let Accounting { used, unused, bytes, layers } = accounting;
+    let Accounting { used, unused, bytes, layers, .. } = accounting;
     for (part, shares) in [("used", used), ("unused", unused), ("bytes", bytes), ("layers", layers)]
     {
         for share in shares {

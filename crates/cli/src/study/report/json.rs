@@ -4,7 +4,7 @@ use oncewire_trace::results::Report;
 use serde::Serialize;
 
 /// Format of the document. The number increases when a field changes its meaning or is removed.
-const FORMAT: &str = "oncewire-study/2";
+const FORMAT: &str = "oncewire-study/3";
 
 /// The whole study. Tables have named columns with units, and rows as arrays in the order of the
 /// columns.
@@ -30,7 +30,7 @@ mod tests {
         let text = serde_json::to_string(&super::document(&sample::report())).unwrap();
         assert!(!text.contains("NaN"));
         let document: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(document["format"], "oncewire-study/2");
+        assert_eq!(document["format"], "oncewire-study/3");
         assert_eq!(document["figures"].as_array().unwrap().len(), 2);
         let table = &document["figures"][0]["tables"][0];
         let columns = table["columns"].as_array().unwrap();

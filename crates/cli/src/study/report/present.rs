@@ -7,6 +7,10 @@ use oncewire_report::{Block, Breakdown, Fact, Part, Report, Section, Summary, Un
 use oncewire_trace::results::{self, Accounting, CostOf, Deploy, Input, Share, Verdict};
 use std::io;
 
+/// What a report says whose reading was interrupted.
+const PARTIAL: &str =
+    "reading was interrupted, and the rest of the captures is not in this report.";
+
 /// A difference between what two kinds of bills save that is worth mention.
 const OTHERWISE_BILLED: f64 = 0.02;
 
@@ -40,6 +44,9 @@ pub(crate) fn overview<W: io::Write>(
     page.wrapped("", &format!("{}: {}{}", title(input), about(input), skipped(study)))?;
     for (name, why) in &input.damaged {
         page.wrapped("Damaged: ", &format!("{name}: {why}"))?;
+    }
+    if input.partial {
+        page.wrapped("Partial: ", PARTIAL)?;
     }
     page.line("")?;
     page.figures(study.figures.iter())?;
@@ -87,17 +94,29 @@ fn when(input: &Input) -> Option<String> {
 }
 
 fn summary(verdict: &Verdict) -> Summary {
-    let by = match verdict.deploy {
-        Deploy::Link => "of all wire bytes, by the packet link",
-        Deploy::Tunnel | Deploy::Nothing => "of all wire bytes, by the tunnel",
+    let is_link = match verdict.deploy {
+        Deploy::Link => true,
+        Deploy::Tunnel | Deploy::Nothing => false,
+        Deploy::CannotSay => verdict.savings > verdict.tunnel,
     };
-    let mut facts = vec![Fact::new("savings", format::share(verdict.savings), by)];
-    if let Some((low, high)) = verdict.spread {
-        facts.push(Fact::new(
-            "usual range",
-            format::range(low, high),
-            ", 10th to 90th percentile over time",
-        ));
+    let by = match is_link {
+        true => "of all wire bytes, by the packet link",
+        false => "of all wire bytes, by the tunnel",
+    };
+    let least = if verdict.deploy == Deploy::CannotSay { "at least " } else { "" };
+    let savings = format!("{least}{}", format::share(verdict.savings));
+    let mut facts = vec![Fact::new("savings", savings, by)];
+    if let Some(((low, high), width)) = verdict.spread.zip(verdict.spread_seconds) {
+        let parts = match width {
+            60.0 => "minutes".to_owned(),
+            width => format!("parts of {}", format::number(width, Unit::Seconds)),
+        };
+        let note = format!(", 10th to 90th percentile of {parts}");
+        facts.push(Fact::new("usual range", format::range(low, high), note));
+    }
+    if let Some((low, high)) = verdict.confidence {
+        let note = ", 95 % sure, by how parts of the trace differ";
+        facts.push(Fact::new("mean of more", format::range(low, high), note));
     }
     if let Some(cache) = verdict.cache {
         facts.push(Fact::new("cache", format::cache(cache), "for each direction"));
@@ -134,7 +153,7 @@ fn summary(verdict: &Verdict) -> Summary {
     }
     Summary {
         headline: verdict.headline.clone(),
-        positive: verdict.deploy != Deploy::Nothing,
+        positive: matches!(verdict.deploy, Deploy::Tunnel | Deploy::Link),
         facts,
         reasons: verdict.reasons.clone(),
     }
@@ -160,6 +179,9 @@ fn input(study: &results::Report) -> Section {
     for (name, value) in &study.settings {
         fact(name, value.clone());
     }
+    if input.partial {
+        facts.push(("partial".to_owned(), vec![PARTIAL.to_owned()]));
+    }
     let section = Section::new("input", "Input").with(Block::Facts(facts));
     if input.damaged.is_empty() {
         section
@@ -169,7 +191,7 @@ fn input(study: &results::Report) -> Section {
 }
 
 fn accounting(study: &results::Report) -> Section {
-    let Accounting { used, unused, bytes, layers } = &study.accounting;
+    let Accounting { used, unused, bytes, layers, .. } = &study.accounting;
     let whole = study.input.wire_bytes;
     let parts_of = |shares: &[Share], counted: fn(&Share) -> bool| -> Vec<Part> {
         let part = |share: &Share| Part {
@@ -282,7 +304,7 @@ mod tests {
             let facts = [
                 "savings           41.2 % of all wire bytes, by the tunnel",
                 "95th percentile   30.0 % less if billed by it, not 41.2 %; buckets of 5 min",
-                "usual range       22 to 58 %, 10th to 90th percentile over time",
+                "usual range       22 to 58 %, 10th to 90th percentile of minutes",
                 "cache             64 MB for each direction",
                 "saved in 30 days  85.10: 121.20 instead of 206.30, at 0.09 per GB",
                 "link busy         80.2 min instead of 2.28 h, at 10.0 Mbit/s",

@@ -19,7 +19,7 @@ impl HostSavings {
             definition: format!(
                 "Max-match with SAMPLEBYTE. Hosts: a cache for each ordered pair of addresses, of 10 MB once HTTP (ports 80, 3128, 8000, 8001, \
                  8080) runs between the two, 4 MB with SMB or NetBIOS (445, 139), otherwise 1 MB; 4 bytes per match. Middlebox: one cache of \
-                 {} in each direction, with the shim. + objects: consecutive packets of a flow less than 1 s apart form an object, which is \
+                 {} in each direction; neither has a shim, so that only the caches differ. + objects: consecutive packets of a flow less than 1 s apart form an object, which is \
                  cut into chunks by content as in DOT (at least 2 KiB, 6 KiB on average, at most 16 KiB). If a chunk was seen before, all of it \
                  that is not already saved counts as saved, less {CHUNK_NAME} bytes for its name: for the hosts only if the earlier copy passed \
                  between other hosts, for the middlebox only if it is older than the cache. Savings are shares of all bytes on the wire. Memory \

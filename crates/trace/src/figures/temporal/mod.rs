@@ -2,6 +2,7 @@
 //! "Temporal Variations", Figures 2.3 to 2.5).
 
 mod buckets;
+mod certainty;
 mod clock;
 mod present;
 mod series;

@@ -1,11 +1,15 @@
 //! Savings over time of an algorithm that knows only later what a packet saves: the tunnel.
 
 use super::buckets::{Sums, total_of};
+use super::certainty;
 use super::clock::{self, Clock};
 use crate::batch::Direction;
 
 /// Fewest buckets with packets for a range of savings over time.
 const FEW_FOR_A_RANGE: u64 = 20;
+
+/// Shortest trace in nanoseconds that has one: of a shorter one, parts are single round trips.
+const SHORTEST: i64 = 60 * super::SECOND;
 
 /// Bytes on the wire and bytes saved over time, in bounded memory.
 #[derive(Debug)]
@@ -23,6 +27,10 @@ pub(crate) struct Series {
 pub(crate) struct SavingsOverTime {
     /// Tenth and ninetieth percentile, weighted by bytes.
     pub(crate) range: Option<(f64, f64)>,
+    /// Width in seconds of the parts that it is of.
+    pub(crate) width: f64,
+    /// The 95 % confidence interval of the savings.
+    pub(crate) confidence: Option<(f64, f64)>,
     pub(crate) billed: Option<Billed>,
 }
 
@@ -71,13 +79,16 @@ impl Series {
         let clock = Clock { span: self.span, base: self.sums.width };
         let spread = clock.spread(&buckets);
         let [low, _, high] = spread.percentiles;
+        let is_long = self.span.1.saturating_sub(self.span.0) >= SHORTEST;
         let percentiles = clock.percentiles(&buckets);
         let billed = super::billed(&percentiles).map(|of| {
             let (before, after) = of.rates[2];
             Billed { bucket: of.width, before, after }
         });
         SavingsOverTime {
-            range: low.zip(high).filter(|_| spread.buckets >= FEW_FOR_A_RANGE),
+            range: low.zip(high).filter(|_| is_long && spread.buckets >= FEW_FOR_A_RANGE),
+            width: spread.width,
+            confidence: certainty::confidence(&buckets, self.span, self.sums.width),
             billed: billed.filter(|of| of.bucket >= 60.0 && of.before > 0.0),
         }
     }
@@ -134,12 +145,13 @@ mod tests {
     #[test]
     fn a_short_trace_has_neither() {
         let mut series = Series::new(0);
-        assert_eq!(series.finish(), SavingsOverTime::default());
+        assert_eq!(series.finish().range, None);
         series.saved(5, Direction::All, 7);
         for time in 0..10 {
             series.packet(time * 1_000_000, Direction::All, 100);
             series.saved(i64::MIN, Direction::All, u64::from(u32::MAX));
         }
-        assert_eq!(series.finish(), SavingsOverTime::default());
+        let found = series.finish();
+        assert_eq!((found.range, found.confidence, found.billed), (None, None, None));
     }
 }
