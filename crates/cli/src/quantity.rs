@@ -126,6 +126,14 @@ pub(crate) fn parse_price(text: &str) -> Result<f64, String> {
     if price >= 0.0 && price.is_finite() { Ok(price) } else { Err(wrong()) }
 }
 
+/// Reads `20000`, `$1.5e6`: an amount of money.
+pub(crate) fn parse_money(text: &str) -> Result<f64, String> {
+    let wrong = || "not an amount of money: write a number such as 20000".to_string();
+    let number = text.trim_start_matches(['$', '€', '£']).trim_start();
+    let money: f64 = number.parse().map_err(|_| wrong())?;
+    if money >= 0.0 && money.is_finite() { Ok(money) } else { Err(wrong()) }
+}
+
 /// Reads `25%`, `12.5%`, `150%`: a share of one core.
 pub(crate) fn parse_share(text: &str) -> Result<CpuShare, String> {
     let wrong = || "not a share of a core: write a percentage such as 25% or 12.5%".to_string();
@@ -272,6 +280,11 @@ mod tests {
         assert_eq!(parse_price("0.09/GB"), Ok(0.09));
         assert_eq!(parse_price("90/TB"), Ok(0.09));
         assert_eq!(parse_price("$2"), Ok(2.0));
+        assert_eq!(parse_money("$ 20000"), Ok(2e4));
+        assert_eq!(parse_money("0"), Ok(0.0));
+        for bad in ["", "$", "-1", "inf", "nan", "1/GB", "ten"] {
+            assert!(parse_money(bad).is_err(), "{bad}");
+        }
         for bad in ["", "100", "Mbit", "0Mbit", "-1Mbit", "1e5Mbit", "100MB"] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }

@@ -2,12 +2,17 @@
 //! hop-by-hop with and without limits, decoding at the edge only, two heuristics, and SmartRE
 //! without some limits. `docs/PLANNERS.md`, "Baselines", defines each.
 
+mod hop;
+
 use std::fmt;
 
 use rayon::prelude::*;
 
+pub use hop::{Budget, HopByHop, Pair, Within};
+
 use crate::{
     DeviceId, Error, Instance, LinkId, Solution, Watch,
+    cost::Cost,
     evaluate::{Evaluation, Footprint, evaluate, matches_of},
 };
 
@@ -52,6 +57,11 @@ impl Scheme {
         Self::Ideal,
     ];
 
+    /// Those that need no program of their own beside the plan's: comparing with the others takes
+    /// several times as long as the plan.
+    pub const DIRECT: [Self; 6] =
+        [Self::Nothing, Self::HopByHop, Self::Equal, Self::ByDistance, Self::SmartRe, Self::Ideal];
+
     /// Name in tables: the thesis's name where it has one.
     pub fn name(self) -> &'static str {
         match self {
@@ -91,12 +101,22 @@ pub struct Comparison {
     pub cached: Option<Vec<f64>>,
     /// Relative optimality gap, as [`Solution::gap`]; 0 for schemes without a search.
     pub gap: f64,
+    /// What it takes; `None` for [`Scheme::Ideal`], which has no devices.
+    pub cost: Option<Cost>,
 }
 
 impl Comparison {
-    fn of(scheme: Scheme, evaluation: &Evaluation, cached: Vec<f64>, gap: f64) -> Self {
+    /// Of shares for `instance`, the one that was evaluated or one with more hops.
+    fn of(
+        scheme: Scheme,
+        instance: &Instance,
+        evaluation: &Evaluation,
+        cached: Vec<f64>,
+        gap: f64,
+    ) -> Self {
         Self {
             scheme,
+            cost: Some(Cost::of_shares(instance, &cached, evaluation)),
             footprint: evaluation.footprint,
             ingresses: evaluation.ingresses.iter().map(|ingress| ingress.footprint).collect(),
             links: evaluation.links.iter().map(|link| link.after).collect(),
@@ -108,7 +128,9 @@ impl Comparison {
 
 /// No redundancy elimination.
 pub fn nothing(instance: &Instance) -> Comparison {
-    link_by_link(instance, Scheme::Nothing, &vec![Vec::new(); instance.ingresses.len()], |_| 0.0)
+    let none = vec![Vec::new(); instance.ingresses.len()];
+    let comparison = link_by_link(instance, Scheme::Nothing, &none, |_| 0.0);
+    Comparison { cost: Some(Cost::default()), ..comparison }
 }
 
 /// Ideal: each link removes every match with traffic on the same link, without limits or devices.
@@ -116,45 +138,9 @@ pub fn ideal(instance: &Instance) -> Comparison {
     link_by_link(instance, Scheme::Ideal, &matches_on_links(instance), |_| 1.0)
 }
 
-/// Hop-by-hop with the devices' limits: an encoder at the tail of each link and a decoder at its
-/// head, both with the device's memory. A device that serves a router has one memory, one encoder's
-/// work and one decoder's for all links that enter it.
+/// Hop-by-hop with the devices' limits ([`HopByHop`]).
 pub fn hop_by_hop(instance: &Instance) -> Comparison {
-    let of_link = devices_of_links(instance);
-    let on_links = matches_on_links(instance);
-    let volumes = instance.link_volumes();
-    // Bytes and matches that pass each device.
-    let mut passing = vec![(0.0, 0.0); instance.devices.len()];
-    for (link, device) in of_link.iter().enumerate() {
-        if let Some(device) = device {
-            passing[*device].0 += volumes[link];
-        }
-    }
-    for on_link in on_links.iter().flatten() {
-        if let Some(device) = of_link[on_link.link] {
-            passing[device].1 += on_link.matches;
-        }
-    }
-    let removed: Vec<f64> = instance
-        .devices
-        .iter()
-        .zip(passing)
-        .map(|(device, (bytes, matches))| {
-            let packets = bytes / instance.packet.0;
-            if packets == 0.0 {
-                return 0.0;
-            }
-            let encoded = (device.encodings / packets).min(1.0);
-            // Only fingerprinted packets can be found again, so only they are stored.
-            let stored = encoded
-                .min(device.memory / bytes)
-                .min(device.operations / (packets + encoded * matches));
-            encoded * stored
-        })
-        .collect();
-    link_by_link(instance, Scheme::HopByHop, &on_links, |link| {
-        of_link[link].map_or(0.0, |device| removed[device])
-    })
+    HopByHop::and_comparison(instance).1
 }
 
 /// The instance with decoders only where paths end: each path keeps the device at its egress.
@@ -193,7 +179,7 @@ fn by_weight(instance: &Instance, weight: impl Fn(usize) -> f64) -> Vec<f64> {
 /// Scales an assignment down until it holds all limits: each device to what its memory and
 /// operations allow, then all paths of each ingress node to what its memory allows. `cached`
 /// is finite, at least 0, and within the cover of each path.
-fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
+pub(crate) fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     let evaluation = evaluate(instance, &cached).expect("one finite share per hop");
     let factor = |used: f64, limit: f64| if used > limit { limit / used } else { 1.0 };
     // What a device uses is in proportion to its own shares alone, so one step is enough; what it
@@ -222,14 +208,27 @@ fn capped(instance: &Instance, mut cached: Vec<f64>) -> Vec<f64> {
     cached
 }
 
-/// All schemes on one instance, in the order of [`Scheme::ALL`]. `solve` finds the best SmartRE of
-/// an instance for the footprint; its solution is evaluated here, against the limits of the
-/// instance it was given.
+/// All schemes on one instance, in the order of [`Scheme::ALL`], as [`compare_with`].
+///
+/// # Errors
+/// As [`compare_with`].
+pub fn compare(
+    instance: &Instance,
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &dyn Watch,
+) -> Result<Vec<Comparison>, Error> {
+    compare_with(instance, &Scheme::ALL, solve, watch)
+}
+
+/// These schemes on one instance, in the order given. `solve` finds the best SmartRE of an instance
+/// for the footprint; its solution is evaluated here, against the limits of the instance it was
+/// given.
 ///
 /// # Errors
 /// Those of `solve`; a solution that breaks a constraint; [`Error::Stopped`].
-pub fn compare(
+pub fn compare_with(
     instance: &Instance,
+    schemes: &[Scheme],
     solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
     watch: &dyn Watch,
 ) -> Result<Vec<Comparison>, Error> {
@@ -238,6 +237,7 @@ pub fn compare(
         let evaluation = evaluate_solution(variant, &solution)?;
         Ok(Comparison::of(
             scheme,
+            instance,
             &evaluation,
             spread(instance, variant, &solution.cached),
             solution.gap(),
@@ -246,11 +246,11 @@ pub fn compare(
     let ruled = |scheme, cached: Vec<f64>| -> Result<Comparison, Error> {
         let evaluation = evaluate(instance, &cached)?;
         evaluation.holds(instance)?;
-        Ok(Comparison::of(scheme, &evaluation, cached, 0.0))
+        Ok(Comparison::of(scheme, instance, &evaluation, cached, 0.0))
     };
-    let mut outcomes = Vec::with_capacity(Scheme::ALL.len());
-    for (done, scheme) in (0..).zip(Scheme::ALL) {
-        watch.progress("baselines", done, Scheme::ALL.len() as u64);
+    let mut outcomes = Vec::with_capacity(schemes.len());
+    for (done, &scheme) in (0..).zip(schemes) {
+        watch.progress("baselines", done, schemes.len() as u64);
         watch.proceed()?;
         outcomes.push(match scheme {
             Scheme::Nothing => nothing(instance),
@@ -265,7 +265,7 @@ pub fn compare(
             Scheme::Ideal => ideal(instance),
         });
     }
-    watch.progress("baselines", Scheme::ALL.len() as u64, Scheme::ALL.len() as u64);
+    watch.progress("baselines", schemes.len() as u64, schemes.len() as u64);
     Ok(outcomes)
 }
 
@@ -394,7 +394,7 @@ fn link_by_link(
         before: sum.before + ingress.before,
         saved: sum.saved + ingress.saved,
     });
-    Comparison { scheme, footprint, ingresses, links, cached: None, gap: 0.0 }
+    Comparison { scheme, footprint, ingresses, links, cached: None, gap: 0.0, cost: None }
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@
 //! | [`lp`] | instance | [`Solution`] |
 //! | [`evaluate`](mod@evaluate) | instance, solution | what the solution is worth, without the solver's code |
 //! | [`baseline`], [`placement`] | instance, a solver | other schemes; links to deploy first |
+//! | [`failures`] | instance, a plan | what it does if a link or a node fails |
+//! | [`verdict`] | instance, a plan's outcome | which scheme to use, at equal cost and at other loads |
 //! | [`manifest`] | instance, solution | what each device needs to know |
 //! | [`emulate`](mod@emulate) | instance, manifests, packets | what happens to the packets |
 //! | [`ra`] | network, classes of content | redundancy-aware routes |
@@ -44,9 +46,11 @@
 //! can cancel them.
 
 pub mod baseline;
+pub mod cost;
 pub mod emulate;
 pub mod error;
 pub mod evaluate;
+pub mod failures;
 mod id;
 mod instance;
 pub mod lp;
@@ -67,6 +71,7 @@ mod solution;
 mod testing;
 pub mod topology;
 pub mod traffic;
+pub mod verdict;
 mod watch;
 
 pub use error::{Error, Fault};
@@ -75,7 +80,10 @@ pub use instance::{Device, Hop, Ingress, Instance, Path, Placement, Provision};
 pub use network::Network;
 pub use profile::{Match, Measured, Profile, Synthetic};
 pub use quantity::{BitRate, Bytes, PerSecond, Seconds};
-pub use request::{Choice, Deploy, Deployed, EachIngress, Outcome, Request, run, run_each_ingress};
+pub use request::{
+    Buy, Choice, Compare, Deploy, Deployed, EachIngress, Failures, Goal, Outcome, Request, run,
+    run_each_ingress,
+};
 pub use scenario::{Scenario, Text};
 pub use solution::{Prices, Solution, SolvedBy};
 pub use watch::{Stage, Unwatched, Watch};

@@ -6,6 +6,7 @@
 //! [`crate::Placement::Links`] a device's number is its link's. What SmartRE saves with some of
 //! them is what it saves on [`deployed`].
 
+mod purchase;
 mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,8 @@ use crate::{
     network::Role,
 };
 
-pub use upgrades::{MORE_MEMORY, MORE_OPERATIONS, Resource, Upgrade, upgrades};
+pub use purchase::{Aim, Purchase, Tariff, purchase};
+pub use upgrades::{MORE_MEMORY, MORE_OPERATIONS, Resource, Upgrade, try_upgrades, upgrades};
 
 /// How links are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -390,6 +392,18 @@ pub(crate) struct Model {
 impl Model {
     /// `choice`: the candidates, which are all devices on paths, and how many of them may be built.
     pub(crate) fn new(instance: &Instance, choice: Option<(&[DeviceId], usize)>) -> Self {
+        Self::weighing(instance, choice, 1.0, |_| 0.0)
+    }
+
+    /// The same with `gain` times the savings as objective, and what each device that is built adds
+    /// to it.
+    fn weighing(
+        instance: &Instance,
+        choice: Option<(&[DeviceId], usize)>,
+        gain: f64,
+        worth: impl Fn(DeviceId) -> f64,
+    ) -> Self {
+        let weight = gain;
         let (gains, operations) = coefficients(instance);
         let scale = gains.iter().copied().fold(0.0, f64::max);
         let scale = if scale > 0.0 { scale } else { 1.0 };
@@ -411,12 +425,14 @@ impl Model {
         let cached: Vec<Variable> = gains
             .iter()
             .zip(&most)
-            .map(|(&gain, &most)| problem.add_var(gain / scale, (0.0, most)))
+            .map(|(&gain, &most)| problem.add_var(weight * gain / scale, (0.0, most)))
             .collect();
 
         let mut built = Vec::new();
         if let Some((candidates, budget)) = choice {
-            built.extend(candidates.iter().map(|&device| (device, problem.add_binary_var(0.0))));
+            built.extend(
+                candidates.iter().map(|&device| (device, problem.add_binary_var(worth(device)))),
+            );
             problem.add_constraint(
                 built.iter().map(|&(_, built)| (built, 1.0)),
                 ComparisonOp::Le,

@@ -2,16 +2,19 @@
 //! arguments.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use crate::{
-    BitRate, DeviceId, Error, Instance, Solution, Stage, Unwatched, Watch,
-    baseline::{self, Comparison},
+    BitRate, DeviceId, Error, Instance, NodeId, Solution, Stage, Unwatched, Watch,
+    baseline::{self, Comparison, Scheme},
     error::{DeviceError, TopologyError},
     evaluate::{self, Evaluation},
+    failures::{self, Effect, Failure, InForce},
     lp::{self, Method, Objective},
     manifest::{self, Plan},
-    placement::{self, Strategy},
+    placement::{self, Aim, Purchase, Strategy, Tariff, Upgrade},
     scenario::{Scenario, find_ingress},
+    verdict::{self, Standing, Verdict},
 };
 
 /// What to plan.
@@ -29,11 +32,16 @@ pub struct Request {
     pub tolerance: f64,
     /// Build decoders only on the best links.
     pub deploy: Option<Deploy>,
+    /// Build only what is worth its price; not together with `deploy`.
+    pub buy: Option<Buy>,
+    /// Also let each link and each node fail.
+    pub failures: Option<Failures>,
     /// Plan only for the traffic that enters at this node (id or unique label); each device serves
     /// it with that traffic's share of the device, by volume.
     pub single: Option<String>,
-    /// Also compute the schemes of [`baseline::compare`].
-    pub compare: bool,
+    /// Which other schemes are computed beside the plan, and how much of what follows from more
+    /// plans.
+    pub compare: Compare,
     /// Keep as much as possible of this plan, which is in force.
     pub against: Option<Plan>,
 }
@@ -50,10 +58,24 @@ impl Request {
             method,
             tolerance,
             deploy: None,
+            buy: None,
+            failures: None,
             single: None,
-            compare: true,
+            compare: Compare::BySize,
             against: None,
         }
+    }
+
+    /// The schemes beside a plan for this instance, and whether more plans are made for it; `None`
+    /// for no comparison.
+    fn comparison(&self, instance: &Instance) -> Option<(&'static [Scheme], bool)> {
+        let all = match self.compare {
+            Compare::Nothing => return None,
+            Compare::Direct => false,
+            Compare::All => true,
+            Compare::BySize => instance.hop_count() <= SMALL,
+        };
+        Some(if all { (&Scheme::ALL, true) } else { (&Scheme::DIRECT, false) })
     }
 
     fn options(&self) -> lp::Options {
@@ -70,6 +92,31 @@ impl Request {
     }
 }
 
+/// How much is computed beside a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Only the plan.
+    Nothing,
+    /// [`Scheme::DIRECT`] and the verdict at this load: no other program is solved.
+    Direct,
+    /// [`Scheme::ALL`], the load from which the other scheme wins, what upgrades gain, and the fewest
+    /// devices for nearly all savings ([`verdict::lean`]): some hundred programs more.
+    All,
+    /// [`Compare::All`] without the fewest devices, some twenty programs, for programs of up to
+    /// 20,000 variables; else [`Compare::Direct`].
+    #[default]
+    BySize,
+}
+
+/// Variables up to which a program takes about a second at most, and its comparison some ten.
+const SMALL: usize = 20_000;
+
+/// Upgrades for which a new plan is made.
+const UPGRADES: usize = 10;
+
+/// Relative gap of the plans for other loads, of which only the better scheme is asked.
+const ROUGH: f64 = 1e-4;
+
 /// Partial deployment: how many links get decoders, and how they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deploy {
@@ -77,6 +124,33 @@ pub struct Deploy {
     pub links: usize,
     /// How they are chosen.
     pub choice: Choice,
+}
+
+/// What to buy, and at which prices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Buy {
+    /// Prices; those by default count devices.
+    pub tariff: Tariff,
+    /// For which purpose.
+    pub goal: Goal,
+}
+
+/// What is bought for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// To save as much as possible for at most this money.
+    Budget(f64),
+    /// To save at least this share of the footprint for as little money as possible.
+    Reduction(f64),
+}
+
+/// Which plan is looked at under failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failures {
+    /// The plan made before.
+    Kept,
+    /// Also a new plan for each failure.
+    Anew,
 }
 
 /// How links are chosen for partial deployment.
@@ -108,10 +182,20 @@ pub struct Outcome {
     pub solution: Solution,
     /// What it is worth, computed without the solver's code.
     pub evaluation: Evaluation,
-    /// SmartRE beside other schemes; empty unless [`Request::compare`] is set.
+    /// SmartRE beside other schemes; empty with [`Compare::Nothing`].
     pub schemes: Vec<Comparison>,
+    /// Which scheme to use; `None` with [`Compare::Nothing`].
+    pub verdict: Option<Verdict>,
+    /// What could be enlarged. What a new plan gains is known for some, with [`Compare::All`].
+    pub upgrades: Vec<Upgrade>,
     /// Links with decoders in the order they were chosen; empty unless [`Request::deploy`] is set.
     pub deployment: Vec<Deployed>,
+    /// Encoders and decoders that were bought; `None` unless [`Request::buy`] is set.
+    pub purchase: Option<Purchase>,
+    /// The plan without a failure.
+    pub intact: Effect,
+    /// The plan under each single failure; empty unless [`Request::failures`] is set.
+    pub failures: Vec<Failure>,
     /// How far the choice of links may be from the best, as a share; above 0 only if
     /// [`Choice::Optimal`] reached its limits.
     pub deployment_gap: f64,
@@ -162,39 +246,38 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         );
     }
     let options = request.options();
+    // Devices are chosen by what they save, whatever the plan is for.
+    let footprint = lp::Options { objective: Objective::Footprint, ..options };
     let solve = |instance: &Instance| -> Result<Solution, Error> {
-        Ok(lp::solve(instance, &options, None, watch)?.0)
+        Ok(lp::solve(instance, &footprint, None, watch)?.0)
     };
-    let (mut deployment, mut deployment_gap) = (Vec::new(), 0.0);
-    if let Some(deploy) = request.deploy {
-        watch.stage(Stage::Placement);
-        (deployment, deployment_gap) = choose_links(&instance, deploy, &solve, watch)?;
-        let devices: Vec<DeviceId> = deployment.iter().map(|deployed| deployed.device).collect();
-        instance = placement::deployed(&instance, &devices)?;
-    }
+    let whole = instance;
+    let (part, site) = choose_devices(request, &whole, &solve, watch)?;
+    let chosen = part.is_some();
+    let instance = part.unwrap_or_else(|| whole.clone());
     watch.stage(Stage::Solve);
-    let solution = solve(&instance)?;
+    let (solution, warm) = lp::solve(&instance, &options, None, watch)?;
     watch.stage(Stage::Check);
     let evaluation = evaluate::check_for(&instance, &solution, &options.objective)?;
     evaluation.holds(&instance)?;
     watch.proceed()?;
-    let mut schemes = Vec::new();
-    if request.compare {
+    let (mut schemes, mut verdict) = (Vec::new(), None);
+    let mut upgrades = placement::upgrades(&instance, &solution);
+    if let Some((which, more)) = request.comparison(&instance) {
         watch.stage(Stage::Compare);
-        let footprint = lp::Options { objective: Objective::Footprint, ..options };
-        // The plan itself is one of the schemes; it is not solved again.
-        let known =
-            RefCell::new((options.objective == Objective::Footprint).then(|| solution.clone()));
-        let solve_again = |variant: &Instance| {
-            if std::ptr::eq(variant, &instance)
-                && let Some(solution) = known.borrow_mut().take()
-            {
-                return Ok(solution);
-            }
-            Ok(lp::solve(variant, &footprint, None, watch)?.0)
-        };
-        schemes = baseline::compare(&instance, &solve_again, watch)?;
+        (schemes, verdict) = compare(
+            (&instance, chosen.then_some(&whole)),
+            &solution,
+            &options,
+            (which, more, request.compare == Compare::All),
+            watch,
+        )?;
+        if more {
+            let solver = (&options, Some(&warm));
+            placement::try_upgrades(&instance, &solution, &mut upgrades, UPGRADES, solver, watch)?;
+        }
     }
+    let failures = under_failures(request, &instance, &site, &solution, &footprint, watch)?;
     watch.stage(Stage::Manifests);
     let options = manifest::Options::default();
     let plan = match &request.against {
@@ -204,18 +287,127 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     manifest::validate(&plan, &instance)?;
     watch.proceed()?;
     watch.stage(Stage::Summary);
+    let intact = Effect::of(&evaluation);
     let assumed_capacities = if request.capacity.is_some() { unknown } else { 0 };
     Ok(Outcome {
         instance,
         solution,
         evaluation,
         schemes,
-        deployment,
-        deployment_gap,
+        verdict,
+        upgrades,
+        deployment: site.deployment,
+        deployment_gap: site.deployment_gap,
+        purchase: site.purchase,
+        intact,
+        failures,
         plan,
         assumed_capacities,
         capacities_unknown,
     })
+}
+
+/// Where encoders and decoders are.
+#[derive(Default)]
+struct Site {
+    deployment: Vec<Deployed>,
+    deployment_gap: f64,
+    purchase: Option<Purchase>,
+    /// Nodes with encoders and devices that are built, unless that is all of them.
+    encoders: Option<BTreeSet<NodeId>>,
+    decoders: Option<BTreeSet<DeviceId>>,
+}
+
+/// Chooses devices as the request says: the instance with only those, or none if all are built.
+fn choose_devices(
+    request: &Request,
+    instance: &Instance,
+    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    watch: &dyn Watch,
+) -> Result<(Option<Instance>, Site), Error> {
+    let mut site = Site::default();
+    if let Some(deploy) = request.deploy {
+        watch.stage(Stage::Placement);
+        (site.deployment, site.deployment_gap) = choose_links(instance, deploy, solve, watch)?;
+        let devices: Vec<DeviceId> =
+            site.deployment.iter().map(|deployed| deployed.device).collect();
+        let part = placement::deployed(instance, &devices)?;
+        site.decoders = Some(devices.into_iter().collect());
+        return Ok((Some(part), site));
+    }
+    let Some(Buy { tariff, goal }) = request.buy else { return Ok((None, site)) };
+    watch.stage(Stage::Placement);
+    let aim = match goal {
+        Goal::Budget(money) => Aim::Budget(money),
+        Goal::Reduction(share) => Aim::Target(share * instance.footprint()),
+    };
+    let found = placement::purchase(instance, &tariff, aim, solve, watch)?;
+    let node = |&ingress: &usize| instance.ingresses[ingress].node;
+    site.encoders = Some(found.encoders.iter().map(node).collect());
+    site.decoders = Some(found.decoders.iter().copied().collect());
+    let part = found.apply(instance)?;
+    site.purchase = Some(found);
+    Ok((Some(part), site))
+}
+
+/// The plan under each single failure, if that is asked for.
+fn under_failures(
+    request: &Request,
+    instance: &Instance,
+    site: &Site,
+    solution: &Solution,
+    footprint: &lp::Options,
+    watch: &dyn Watch,
+) -> Result<Vec<Failure>, Error> {
+    let Some(which) = request.failures else { return Ok(Vec::new()) };
+    watch.stage(Stage::Failures);
+    let anew = |rest: &Instance| -> Result<Solution, Error> {
+        Ok(lp::solve(rest, footprint, None, &Unwatched)?.0)
+    };
+    let anew: &dyn Fn(&Instance) -> Result<Solution, Error> = &anew;
+    let built = |node: NodeId, device: DeviceId| {
+        site.encoders.as_ref().is_none_or(|encoders| encoders.contains(&node))
+            && site.decoders.as_ref().is_none_or(|decoders| decoders.contains(&device))
+    };
+    let plan = InForce { instance, cached: &solution.cached, built: &built };
+    let anew = (which == Failures::Anew).then_some(anew);
+    failures::under(plan, &failures::candidates(instance), anew, watch)
+}
+
+/// These schemes beside a plan, and the verdict; with `more`, also at other loads. `whole` is the
+/// instance with all devices, if some were chosen.
+fn compare(
+    (instance, whole): (&Instance, Option<&Instance>),
+    solution: &Solution,
+    options: &lp::Options,
+    (which, more, lean): (&[Scheme], bool, bool),
+    watch: &dyn Watch,
+) -> Result<(Vec<Comparison>, Option<Verdict>), Error> {
+    let footprint = lp::Options { objective: Objective::Footprint, ..*options };
+    // The plan itself is one of the schemes; it is not solved again.
+    let known = RefCell::new((options.objective == Objective::Footprint).then(|| solution.clone()));
+    let solve_again = |variant: &Instance| {
+        if std::ptr::eq(variant, instance)
+            && let Some(solution) = known.borrow_mut().take()
+        {
+            return Ok(solution);
+        }
+        Ok(lp::solve(variant, &footprint, None, watch)?.0)
+    };
+    let schemes = baseline::compare_with(instance, which, &solve_again, watch)?;
+    let smart = schemes.iter().find(|outcome| outcome.scheme == Scheme::SmartRe);
+    let Some(smart) = smart.and_then(Standing::of) else { return Ok((schemes, None)) };
+    let roughly = lp::Options { tolerance: options.tolerance.max(ROUGH), ..footprint };
+    // Progress inside one solution would hide how many there are.
+    let at_load = |busier: &Instance| -> Result<Solution, Error> {
+        Ok(lp::solve(busier, &roughly, None, &Unwatched)?.0)
+    };
+    let at_load: &dyn Fn(&Instance) -> Result<Solution, Error> = &at_load;
+    let mut verdict = verdict::judge(instance, whole, smart, more.then_some(at_load), watch)?;
+    if lean && whole.is_none() {
+        verdict.lean = verdict::lean(instance, smart, at_load, watch)?;
+    }
+    Ok((schemes, Some(verdict)))
 }
 
 /// A plan for each ingress node alone.
@@ -223,13 +415,13 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
 pub struct EachIngress {
     /// The whole instance.
     pub instance: Instance,
-    /// For each of its ingress nodes, in order of [`Instance::stores`]: all schemes with the node's
+    /// For each of its ingress nodes, in order of [`Instance::stores`]: the schemes with the node's
     /// share of each device.
     pub schemes: Vec<Vec<Comparison>>,
 }
 
 /// Plans for each ingress node in turn, with its share of each device by volume (thesis, section 3.5,
-/// figure 3.7). Only the scenario and the solver's settings of the request count.
+/// figure 3.7). Only the scenario, the solver's settings and the comparison of the request count.
 ///
 /// # Errors
 /// As [`run`].
@@ -246,7 +438,9 @@ pub fn run_each_ingress(request: &Request, watch: &dyn Watch) -> Result<EachIngr
     for slices in instance.stores() {
         watch.progress("ingresses", schemes.len() as u64, count as u64);
         watch.proceed()?;
-        schemes.push(baseline::compare(&instance.single(slices.start), &solve, &Unwatched)?);
+        let alone = instance.single(slices.start);
+        let (which, _) = request.comparison(&instance).unwrap_or((&Scheme::DIRECT, false));
+        schemes.push(baseline::compare_with(&alone, which, &solve, &Unwatched)?);
     }
     watch.stage(Stage::Summary);
     Ok(EachIngress { instance, schemes })

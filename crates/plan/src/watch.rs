@@ -36,6 +36,8 @@ pub enum Stage {
     Check,
     /// Computing the schemes it is compared with.
     Compare,
+    /// Letting links and nodes fail.
+    Failures,
     /// A plan for each ingress, and the schemes beside it.
     EachIngress,
     /// Writing manifests.

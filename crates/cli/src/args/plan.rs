@@ -1,6 +1,8 @@
 //! Arguments of `plan` and `emulate`.
 
-use crate::quantity::{parse_percent, parse_rate, parse_size, parse_time};
+use crate::quantity::{
+    parse_money, parse_percent, parse_price, parse_rate, parse_size, parse_time,
+};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +16,9 @@ Examples:
   oncewire plan 3257.weights.intra --latencies 3257.latencies.intra \\
     --cities cities.tsv --populated --pops
   oncewire plan geant.xml --traffic demands --deploy 10 --strategy greedy
+  oncewire plan sprint.json --target 20% --failures
+  oncewire plan sprint.json --budget 500000 --price-device 8000 \
+    --price-cache 5/GB --price-link 0.002/GB
   oncewire plan isp.graphml --traffic tm.txt --profile measured.tsv \\
     --against plan.json --manifests next.json
 
@@ -41,21 +46,55 @@ pub(crate) struct PlanArgs {
     /// How to choose the links for --deploy
     #[arg(long, value_enum, default_value = "redundancy", requires = "deploy")]
     pub(crate) strategy: StrategyName,
+    /// Let each link and each node fail in turn, with this plan; `anew` also makes a new plan for each
+    #[arg(long, value_enum, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = "kept")]
+    pub(crate) failures: Option<FailuresName>,
+    #[command(flatten)]
+    pub(crate) money: MoneyArgs,
     /// Plan only for traffic that enters at this node (id or label), with its share of each device;
     /// `all` plans for each node in turn
-    #[arg(long, value_name = "NODE", conflicts_with = "deploy")]
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["deploy", "budget", "target", "failures"])]
     pub(crate) single: Option<String>,
+    /// Schemes to compare the plan with
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) compare: CompareName,
     /// Skip the comparison with other schemes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "compare")]
     pub(crate) quick: bool,
     /// Write the plan for all devices to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) manifests: Option<PathBuf>,
+    /// Write a manifest for each device and each ingress into this directory, which must be empty or
+    /// new
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests_dir: Option<PathBuf>,
     /// Show what changes from this plan, which --manifests wrote and which is in force
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) result: ResultArgs,
+}
+
+/// What devices cost, and what they are bought for.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MoneyArgs {
+    /// Build the encoders and decoders that save most for this money at most; without prices, at most
+    /// this many
+    #[arg(long, value_name = "MONEY", value_parser = parse_money, conflicts_with_all = ["target", "deploy"], help_heading = "Money")]
+    pub(crate) budget: Option<f64>,
+    /// Build the cheapest encoders and decoders that save this share of the footprint; without
+    /// prices, the fewest
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "deploy", help_heading = "Money")]
+    pub(crate) target: Option<f64>,
+    /// Price of an encoder or a decoder
+    #[arg(long, value_name = "MONEY", value_parser = parse_money, help_heading = "Money")]
+    pub(crate) price_device: Option<f64>,
+    /// Price of a GB of memory in encoders and decoders, filled or not
+    #[arg(long, value_name = "MONEY/GB", value_parser = parse_price, help_heading = "Money")]
+    pub(crate) price_cache: Option<f64>,
+    /// Price of carrying a GB over one link, for the payback time
+    #[arg(long, value_name = "MONEY/GB", value_parser = parse_price, help_heading = "Money")]
+    pub(crate) price_link: Option<f64>,
 }
 
 #[derive(Debug, Args)]
@@ -230,7 +269,8 @@ pub(crate) struct ScenarioArgs {
     /// Fraction of that redundancy that lies within one path
     #[arg(long, value_name = "SHARE", value_parser = parse_percent, default_value = "50%", help_heading = "Traffic")]
     pub(crate) intrapath: f64,
-    /// Mean length of a match in bytes [default: the mean packet size]
+    /// Mean length of a match in bytes [default: the mean packet size, or what such packets carry if
+    /// that is less]
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = "Traffic")]
     pub(crate) match_length: Option<f64>,
     /// Measured redundancy profile, instead of the synthetic one; with --volumes, use its volumes
@@ -331,6 +371,25 @@ pub(crate) enum ObjectiveName {
     Footprint,
     /// The highest utilization of a link
     LinkLoad,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailuresName {
+    /// This plan, as far as it suits the new routes
+    Kept,
+    /// Also a new plan for each failure
+    Anew,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareName {
+    /// All but the fewest devices for programs of up to 20,000 variables, else few
+    Auto,
+    /// Those that take no further plans: hop-by-hop, the heuristics and Ideal
+    Few,
+    /// Also edge-only and SmartRE without limits, the load at which the winner changes, what upgrades
+    /// gain, and the fewest devices for 95 % of the savings: some hundred more plans
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

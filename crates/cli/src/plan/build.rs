@@ -1,13 +1,14 @@
 //! From solution and evaluation to the document that is shown.
 
-use super::about;
 use super::common::MapFacts;
 use super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
-    NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
+    Bought, Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow,
+    ManifestFacts, NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
 };
 use super::scenario::{self, Scenario};
 use super::watch::{Progress, stage_name};
+use super::{about, choice, failing, money};
+use crate::args::plan::MoneyArgs;
 use crate::format::counted;
 use crate::quantity::bytes;
 use oncewire_plan::baseline::{self, Comparison};
@@ -30,7 +31,7 @@ pub(super) struct Built {
 
 /// The document of a plan.
 pub(super) fn whole(
-    request: &Request,
+    (request, prices): (&Request, &MoneyArgs),
     scenario: &mut Scenario,
     outcome: Outcome,
     watch: &Progress,
@@ -56,7 +57,7 @@ pub(super) fn whole(
             format!("{rate} assumed for {count} links, whose own is not known"),
         ));
     }
-    let document = document(request, scenario, &outcome, seconds(watch), notes);
+    let document = document((request, prices), scenario, &outcome, seconds(watch), notes);
     Built { document, plan: Some(outcome.plan) }
 }
 
@@ -70,7 +71,7 @@ fn seconds(watch: &Progress) -> Vec<(&'static str, f64)> {
 }
 
 fn document(
-    request: &Request,
+    (request, prices): (&Request, &MoneyArgs),
     scenario: &Scenario,
     outcome: &Outcome,
     seconds: Vec<(&'static str, f64)>,
@@ -81,16 +82,23 @@ fn document(
     let footprint = evaluation.footprint;
     let ideal = of(schemes, baseline::Scheme::Ideal).map(|ideal| ideal.footprint.reduction());
     let utilization = outcome.highest_utilization();
-    let verdict = Verdict {
+    let choice = outcome.verdict.as_ref().map(|verdict| choice::choice(instance, verdict));
+    let with = decoders(request, outcome);
+    let failures = failing::rows(instance, &outcome.failures, &|node| labels.node(node));
+    let worst_failures = failing::totals(&failures, &outcome.intact);
+    let mut verdict = Verdict {
         headline: match (request.objective, utilization) {
             (Objective::LinkLoad { .. }, Some([before, after])) => format!(
-                "{} loads the busiest link to {:.1} % of its capacity instead of {:.1} %, and cuts the bytes carried by all links by {:.1} %.",
+                "{}{with} loads the busiest link to {:.1} % of its capacity instead of {:.1} %, and cuts the bytes carried by all links by {:.1} %.",
                 plan_of(solution.gap()),
                 100.0 * after,
                 100.0 * before,
                 100.0 * footprint.reduction()
             ),
-            _ => headline(footprint.reduction(), ideal, solution.gap()),
+            _ => match &choice {
+                Some(choice) => choice::headline(choice, &with, solution.gap() <= BEST),
+                None => headline(&with, footprint.reduction(), solution.gap()),
+            },
         },
         footprint_before: footprint.before,
         footprint_after: footprint.after(),
@@ -99,6 +107,9 @@ fn document(
         utilization_before: utilization.map(|both| both[0]),
         utilization_after: utilization.map(|both| both[1]),
     };
+    if let Some(worst) = &worst_failures {
+        verdict.headline = format!("{} {}", verdict.headline, failing::headline(worst));
+    }
     if let Some(note) = coding_note(instance) {
         notes.push(note);
     }
@@ -107,6 +118,7 @@ fn document(
         network: facts(instance),
         settings: scenario.settings.clone(),
         verdict,
+        choice,
         solution: SolutionFacts {
             objective: match request.objective {
                 Objective::Footprint => Goal::Footprint,
@@ -120,12 +132,16 @@ fn document(
             seconds,
             ranges: plan.paths().iter().map(|path| path.ranges.len()).sum(),
         },
-        schemes: scheme_rows(schemes),
+        schemes: scheme_rows(instance, schemes),
         ingresses: ingress_rows(instance, &labels, evaluation, schemes),
         nodes: node_rows(instance, &labels),
         links: link_rows(instance, evaluation),
         devices: device_rows(instance, &labels, evaluation, solution),
-        upgrades: upgrades(request.objective, instance, &labels, solution),
+        upgrades: upgrades(request.objective, outcome, &labels),
+        bought: bought(request, outcome, &labels),
+        money: outcome.verdict.as_ref().and_then(|verdict| money::money(prices, instance, verdict)),
+        failures,
+        worst_failures,
         deployment: outcome
             .deployment
             .iter()
@@ -224,6 +240,9 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
                 name: scheme.name().to_owned(),
                 reduction: share(saved, before),
                 of_ideal: share(share(saved, before), ideal),
+                devices: None,
+                memory_bytes: None,
+                operations_per_second: None,
                 about: about(scheme),
             })
             .collect(),
@@ -235,22 +254,35 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
     Built { document, plan: None }
 }
 
+/// Gap up to which a plan is called the best one.
+const BEST: f64 = 1e-3;
+
 fn plan_of(gap: f64) -> &'static str {
-    if gap <= 1e-3 { "The best plan" } else { "The plan found" }
+    if gap <= BEST { "The best plan" } else { "The plan found" }
 }
 
-fn headline(reduction: f64, ideal: Option<f64>, gap: f64) -> String {
+/// Where decoders are, if only some links were to have them.
+fn decoders(request: &Request, outcome: &Outcome) -> String {
+    if let Some(bought) = &outcome.purchase {
+        return format!(
+            " with {} and {}",
+            counted(bought.encoders.len() as u64, "encoder"),
+            counted(bought.decoders.len() as u64, "decoder")
+        );
+    }
+    let Some(deploy) = request.deploy else { return String::new() };
+    let candidates = placement::interior(&outcome.instance).len();
+    let built = outcome.deployment.len();
+    if built == deploy.links {
+        format!(" with decoders on {built} of {candidates} links")
+    } else {
+        format!(" with decoders on {built} of {candidates} links, as more save nothing,")
+    }
+}
+
+fn headline(with: &str, reduction: f64, gap: f64) -> String {
     let best = plan_of(gap);
-    let beside = match ideal {
-        Some(ideal) if ideal > 0.0 => {
-            format!(
-                " That is {:.0} % of what unlimited devices would save.",
-                100.0 * share(reduction, ideal)
-            )
-        }
-        _ => String::new(),
-    };
-    format!("{best} cuts the bytes carried by all links by {:.1} %.{beside}", 100.0 * reduction)
+    format!("{best}{with} cuts the bytes carried by all links by {:.1} %.", 100.0 * reduction)
 }
 
 /// An ingress that cannot fingerprint all its packets limits everything behind it: worth a word.
@@ -317,13 +349,16 @@ impl Labels {
     }
 }
 
-fn scheme_rows(schemes: &[Comparison]) -> Vec<Scheme> {
+fn scheme_rows(instance: &Instance, schemes: &[Comparison]) -> Vec<Scheme> {
     let ideal =
         of(schemes, baseline::Scheme::Ideal).map_or(0.0, |ideal| ideal.footprint.reduction());
     let row = |outcome: &Comparison| Scheme {
         name: outcome.scheme.name().to_owned(),
         reduction: outcome.footprint.reduction(),
         of_ideal: share(outcome.footprint.reduction(), ideal),
+        devices: outcome.cost.map(|cost| cost.devices()),
+        memory_bytes: outcome.cost.map(|cost| cost.work.memory),
+        operations_per_second: outcome.cost.map(|cost| cost.work.operations / instance.epoch.0),
         about: about(outcome.scheme),
     };
     schemes.iter().map(row).collect()
@@ -422,18 +457,25 @@ fn device_rows(
     instance.devices.iter().enumerate().map(row).collect()
 }
 
-fn upgrades(
-    objective: Objective,
-    instance: &Instance,
-    labels: &Labels,
-    solution: &Solution,
-) -> Vec<Upgrade> {
+fn bought(request: &Request, outcome: &Outcome, labels: &Labels) -> Option<Bought> {
+    let (found, buy) = (outcome.purchase.as_ref()?, request.buy?);
+    let instance = &outcome.instance;
+    let decoder = |at: usize| (instance.device_name(at), labels.device(instance, at));
+    let encoder = |at: usize| {
+        let node = instance.ingresses[at].node;
+        (instance.network.nodes[node].id.clone(), labels.node(node).to_owned())
+    };
+    Some(money::bought(found, (instance, &buy.tariff), decoder, encoder))
+}
+
+fn upgrades(objective: Objective, outcome: &Outcome, labels: &Labels) -> Vec<Upgrade> {
+    let instance = &outcome.instance;
     let whole = match objective {
         Objective::Footprint => instance.footprint(),
         Objective::LinkLoad { .. } => 1.0,
     };
     let names = |at: usize| (instance.device_name(at), labels.device(instance, at));
-    let row = |upgrade: placement::Upgrade| {
+    let row = |upgrade: &placement::Upgrade| {
         let ((device, label), resource, by) = match upgrade.resource {
             Resource::Memory(at) => (names(at), "cache", bytes(upgrade.amount as u64)),
             Resource::Operations(at) => {
@@ -450,11 +492,13 @@ fn upgrades(
             label,
             resource,
             by,
-            gain: upgrade.worth,
-            gain_share: share(upgrade.worth, whole),
+            gain: upgrade.gain,
+            gain_share: upgrade.gain.map(|gain| share(gain, whole)),
+            bound: upgrade.bound,
+            bound_share: share(upgrade.bound, whole),
         }
     };
-    placement::upgrades(instance, solution).into_iter().map(row).collect()
+    outcome.upgrades.iter().map(row).collect()
 }
 
 fn manifests(plan: &Plan) -> ManifestFacts {

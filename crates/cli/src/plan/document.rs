@@ -14,6 +14,8 @@ pub(crate) struct Document {
     /// Name and value of each setting, in words.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) verdict: Verdict,
+    /// SmartRE beside hop-by-hop elimination; none with --quick.
+    pub(crate) choice: Option<Choice>,
     pub(crate) solution: SolutionFacts,
     /// SmartRE and other schemes; empty with --quick.
     pub(crate) schemes: Vec<Scheme>,
@@ -21,8 +23,16 @@ pub(crate) struct Document {
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) links: Vec<LinkRow>,
     pub(crate) devices: Vec<DeviceRow>,
-    /// Upgrades of devices, most worthwhile first.
+    /// Upgrades of devices: first those with which a plan was made, by gain, then the others by
+    /// bound.
     pub(crate) upgrades: Vec<Upgrade>,
+    /// What was bought for a budget or a target.
+    pub(crate) bought: Option<Bought>,
+    /// Costs and payback; none without prices or with --quick.
+    pub(crate) money: Option<Money>,
+    /// Each single failure, and the worst; none without --failures.
+    pub(crate) failures: Vec<FailureRow>,
+    pub(crate) worst_failures: Option<FailureTotals>,
     /// Links with decoders in the order of choice, with the reduction up to each. Only for partial
     /// deployment.
     pub(crate) deployment: Vec<Deployed>,
@@ -62,6 +72,56 @@ pub(crate) struct Verdict {
     /// Highest utilization of a link whose capacity is known.
     pub(crate) utilization_before: Option<f64>,
     pub(crate) utilization_after: Option<f64>,
+}
+
+/// SmartRE beside hop-by-hop elimination, for the footprint.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Choice {
+    /// Names as in `schemes`: what saves more with the devices there are, and if hop-by-hop may take
+    /// no more devices, memory and operations than SmartRE.
+    pub(crate) winner: &'static str,
+    pub(crate) winner_at_equal_cost: &'static str,
+    pub(crate) smartre: Standing,
+    /// SmartRE with the fewest devices that keep 95 % of its savings; only with --compare all.
+    pub(crate) smartre_lean: Option<Standing>,
+    pub(crate) hop_by_hop: Standing,
+    /// Hop-by-hop with no more of that than SmartRE takes; last with no more of all three.
+    pub(crate) at_devices: Limited,
+    pub(crate) at_memory: Limited,
+    pub(crate) at_operations: Limited,
+    pub(crate) at_all: Limited,
+    /// As multiples of the load of this plan: where SmartRE begins to win, or stops winning; the
+    /// loads that were tried if the same scheme wins at all of them. All none if that was not asked
+    /// for.
+    pub(crate) smartre_from_load: Option<f64>,
+    pub(crate) smartre_until_load: Option<f64>,
+    pub(crate) loads_tried: Option<[f64; 2]>,
+    /// Share of the packets that hop-by-hop's encoders fingerprint at `smartre_from_load`.
+    pub(crate) encoded_there: Option<f64>,
+}
+
+/// What a scheme saves, and what it takes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Standing {
+    pub(crate) reduction: f64,
+    pub(crate) encoders: usize,
+    pub(crate) decoders: usize,
+    pub(crate) memory_bytes: f64,
+    /// Packets fingerprinted and cached, matches decoded.
+    pub(crate) operations_per_second: f64,
+}
+
+impl Standing {
+    pub(crate) fn devices(&self) -> usize {
+        self.encoders + self.decoders
+    }
+}
+
+/// What is saved within a limit by the best selection found, and at most by any.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Limited {
+    pub(crate) reduction: f64,
+    pub(crate) bound: f64,
 }
 
 /// What a plan was made for, as the report says it.
@@ -113,6 +173,11 @@ pub(crate) struct Scheme {
     /// Share of the footprint saved.
     pub(crate) reduction: f64,
     pub(crate) of_ideal: f64,
+    /// Encoders and decoders, bytes that they hold, packets that they fingerprint and cache and
+    /// matches that they decode per second; none of a scheme without devices of some size.
+    pub(crate) devices: Option<usize>,
+    pub(crate) memory_bytes: Option<f64>,
+    pub(crate) operations_per_second: Option<f64>,
     /// Description.
     pub(crate) about: &'static str,
 }
@@ -190,10 +255,96 @@ pub(crate) struct Upgrade {
     pub(crate) resource: &'static str,
     /// Size of the upgrade: "1 GB", "10 %".
     pub(crate) by: String,
-    /// Objective gained, at the margin: bytes per epoch summed over links, or utilization of the busiest link.
-    pub(crate) gain: f64,
+    /// What a new plan with it gains: bytes per epoch summed over links, or utilization of the busiest
+    /// link. None if no plan was made with it.
+    pub(crate) gain: Option<f64>,
     /// The same as a share of the footprint, or of the busiest link's capacity.
-    pub(crate) gain_share: f64,
+    pub(crate) gain_share: Option<f64>,
+    /// No plan gains more: the resource's price times its size.
+    pub(crate) bound: f64,
+    pub(crate) bound_share: f64,
+}
+
+/// Encoders and decoders for a budget or a target.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Bought {
+    /// In money; without prices, the number of devices.
+    pub(crate) cost: f64,
+    pub(crate) reduction: f64,
+    /// Of the plan with all devices.
+    pub(crate) whole_cost: f64,
+    pub(crate) whole_reduction: f64,
+    /// Whether no set of devices is better.
+    pub(crate) proven: bool,
+    pub(crate) devices: Vec<BoughtDevice>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BoughtDevice {
+    /// `encoder` or `decoder`.
+    pub(crate) what: &'static str,
+    /// By ids; and by labels.
+    pub(crate) name: String,
+    pub(crate) label: String,
+    pub(crate) price: f64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Money {
+    /// As given: of a device, of a GB of memory in it, of a GB carried over a link.
+    pub(crate) price_device: Option<f64>,
+    pub(crate) price_cache: Option<f64>,
+    pub(crate) price_link: Option<f64>,
+    pub(crate) smartre: Payback,
+    pub(crate) hop_by_hop: Payback,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Payback {
+    /// Of encoders and decoders with the memory they have.
+    pub(crate) price: Option<f64>,
+    /// In a month of 30 days with the traffic of the plan.
+    pub(crate) saved_per_month: Option<f64>,
+    pub(crate) months: Option<f64>,
+}
+
+/// A network without a link or a node.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct FailureRow {
+    /// `link` (both directions) or `node`.
+    pub(crate) kind: &'static str,
+    /// By ids; and by labels.
+    pub(crate) name: String,
+    pub(crate) label: String,
+    pub(crate) rerouted_paths: usize,
+    /// Paths without a route, and their share of all traffic.
+    pub(crate) cut_paths: usize,
+    pub(crate) cut_share: f64,
+    /// Of the traffic that is left, without elimination.
+    pub(crate) footprint_before: f64,
+    /// With the plan in force.
+    pub(crate) reduction: f64,
+    pub(crate) busiest_link: Option<String>,
+    pub(crate) busiest_bytes: Option<f64>,
+    pub(crate) busiest_utilization: Option<f64>,
+    /// With a new plan, if one was made.
+    pub(crate) reduction_anew: Option<f64>,
+    pub(crate) busiest_link_anew: Option<String>,
+    pub(crate) busiest_bytes_anew: Option<f64>,
+    pub(crate) busiest_utilization_anew: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct FailureTotals {
+    pub(crate) links: usize,
+    pub(crate) nodes: usize,
+    /// Without a failure.
+    pub(crate) intact_reduction: f64,
+    pub(crate) intact_bytes: Option<f64>,
+    pub(crate) intact_utilization: Option<f64>,
+    /// The failure with which least is saved, and that with the busiest link.
+    pub(crate) least: FailureRow,
+    pub(crate) busiest: FailureRow,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -2,15 +2,21 @@
 //! network.
 
 mod build;
+mod choice;
 pub(crate) mod common;
 mod document;
 pub(crate) mod emulate;
+mod failing;
+mod files;
+mod money;
 pub(crate) mod profile;
 mod report;
 pub(crate) mod scenario;
 pub(crate) mod watch;
 
-use crate::args::plan::{ObjectiveName, PlanArgs, SolverName, StrategyName};
+use crate::args::plan::{
+    CompareName, FailuresName, ObjectiveName, PlanArgs, SolverName, StrategyName,
+};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, finish};
 use crate::{output, progress, stdout};
@@ -21,7 +27,7 @@ use oncewire_plan::lp::{Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
 use oncewire_plan::ra::file::RouteFile;
-use oncewire_plan::{BitRate, Choice, Deploy, Error, Network, Request};
+use oncewire_plan::{BitRate, Choice, Compare, Deploy, Error, Failures, Network, Request};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use watch::Progress;
@@ -48,7 +54,7 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
             });
         }
         scenario.describe(&outcome.instance);
-        build::whole(&request, &mut scenario, outcome, &watch)
+        build::whole((&request, &args.money), &mut scenario, outcome, &watch)
     };
     drop(watch);
     outputs.write(args, built)
@@ -56,7 +62,7 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
 
 /// `--single all` makes no plan of its own: nothing to write or to compare with.
 fn check_each_ingress(args: &PlanArgs) -> Outcome {
-    if args.manifests.is_some() || args.against.is_some() {
+    if args.manifests.is_some() || args.manifests_dir.is_some() || args.against.is_some() {
         return Err(Failure::usage(
             "--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against",
         ));
@@ -93,8 +99,18 @@ fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
         },
         tolerance: args.gap,
         deploy: args.deploy.map(|links| Deploy { links, choice }),
+        buy: money::buy(&args.money)?,
+        failures: args.failures.map(|which| match which {
+            FailuresName::Kept => Failures::Kept,
+            FailuresName::Anew => Failures::Anew,
+        }),
         single: args.single.clone(),
-        compare: !args.quick,
+        compare: match args.compare {
+            _ if args.quick => Compare::Nothing,
+            CompareName::Auto => Compare::BySize,
+            CompareName::Few => Compare::Direct,
+            CompareName::All => Compare::All,
+        },
         against: args.against.as_deref().map(read_plan).transpose()?,
     })
 }
@@ -147,6 +163,9 @@ impl Outputs {
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::io("make the directory", directory.display(), &error))?;
         }
+        if let Some(directory) = &args.manifests_dir {
+            files::prepare(directory)?;
+        }
         let open = |file: Option<Destination>| file.map(Destination::open).transpose();
         Ok(Outputs { report: open(report)?, manifests: open(manifests)? })
     }
@@ -160,6 +179,11 @@ impl Outputs {
             file.write(plan.to_json().as_bytes())?;
             written.push(file);
             note(path, "the plan: what each device needs to know");
+        }
+        if let (Some(directory), Some(plan)) = (&args.manifests_dir, &built.plan) {
+            let files = files::write(plan, directory)?;
+            note(directory, &format!("{} manifests", files.len()));
+            written.extend(files);
         }
         if let (Some(path), Some(mut file)) = (&args.result.report, self.report) {
             file.write(

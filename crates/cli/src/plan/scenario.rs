@@ -21,6 +21,12 @@ const FILE_MAX: u64 = 1 << 30;
 /// Largest IP packet, in bytes.
 const PACKET_MAX: f64 = 65_535.0;
 
+/// The smaller ones of emulated packets, in bytes.
+const SMALL_PACKET: f64 = 100.0;
+
+/// IPv6 and TCP headers, in bytes.
+const HEADERS: f64 = 60.0;
+
 /// The planner's scenario, and what reports say about it.
 pub(super) struct Scenario {
     /// For the planner.
@@ -73,7 +79,7 @@ impl Scenario {
                     gamma: args.gamma,
                     intrapop: args.intrapop,
                     intrapath: args.intrapath,
-                    length: args.match_length.unwrap_or(args.packet),
+                    length: match_length(args),
                     ingresses: BTreeMap::new(),
                 }),
             },
@@ -181,6 +187,8 @@ impl From<Error> for Failure {
             _ => String::new(),
         };
         let message = match error.root() {
+            Error::Devices(error @ DeviceError::Target { .. }) => format!("--target: {error}"),
+            Error::Devices(error @ DeviceError::Budget { .. }) => format!("--budget: {error}"),
             Error::Devices(DeviceError::Deployment { asked, available }) => {
                 format!("--deploy {asked}: there are {available} links to choose from")
             }
@@ -197,6 +205,19 @@ impl From<Error> for Failure {
             Fault::Request => Failure::usage(message + &hint),
         }
     }
+}
+
+/// Most payload of packets of this mean size, which are of the largest size or small, or all of the
+/// mean size: as the emulator makes them.
+fn payload(packet: f64) -> f64 {
+    let usual = Provision::default().mss.0;
+    let largest = if packet > SMALL_PACKET && packet < usual { usual } else { packet };
+    (largest.floor() - HEADERS).max(1.0)
+}
+
+/// Mean length of a match: as given, or a packet's.
+fn match_length(args: &ScenarioArgs) -> f64 {
+    args.match_length.unwrap_or(args.packet.min(payload(args.packet)))
 }
 
 fn provision(args: &ScenarioArgs) -> Outcome<Provision> {
@@ -217,6 +238,13 @@ fn provision(args: &ScenarioArgs) -> Outcome<Provision> {
     if args.packet > PACKET_MAX {
         return Err(Failure::usage(format!(
             "--packet {}: an IP packet has at most {PACKET_MAX} bytes",
+            args.packet
+        )));
+    }
+    let payload = payload(args.packet);
+    if let Some(length) = args.match_length.filter(|length| *length > payload) {
+        return Err(Failure::usage(format!(
+            "--match-length {length}: packets of {} bytes on average carry at most {payload} bytes of payload",
             args.packet
         )));
     }
@@ -281,10 +309,7 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
                 "redundancy",
                 format!("gamma {gamma}, intrapop {intrapop}, intrapath {intrapath}"),
             ));
-            settings.push((
-                "match length",
-                format!("{} bytes", args.match_length.unwrap_or(args.packet)),
-            ));
+            settings.push(("match length", format!("{} bytes", match_length(args))));
         }
     }
     let size = |size: Bytes| bytes(size.0 as u64);

@@ -2,6 +2,7 @@
 //! messages, files and bytes on pipes. The content of frames is tested in `crates/codec`.
 
 mod base;
+mod choices;
 mod damage;
 mod emulate;
 mod examples;

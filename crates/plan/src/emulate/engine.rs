@@ -190,7 +190,7 @@ impl<'a> Emulation<'a> {
             )
             .into());
         }
-        let of_link = route::devices_of_links(instance);
+        let of_link = instance.devices_of_links();
         let routes: Vec<Route> = instance.paths.iter().map(Route::planned).collect();
         let hash = settings.header_hash();
         let devices = instance.devices.len();

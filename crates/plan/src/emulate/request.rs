@@ -9,7 +9,6 @@ use super::{
     Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Rules, Scheme,
     Settings, Share,
     reroute::reroute,
-    route,
     workload::{self, Crowd, Drift, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
@@ -420,7 +419,7 @@ impl Replanner for Planner {
             self.routes.clone_from(&observed.routes);
         }
         if !observed.routes.is_empty() {
-            let device_of_link = route::devices_of_links(&instance);
+            let device_of_link = instance.devices_of_links();
             let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
             instance = instance.rerouted(routes, &device_of_link);
             if instance.check_trees().is_err() {

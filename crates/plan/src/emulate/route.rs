@@ -37,22 +37,6 @@ impl Route {
     }
 }
 
-/// The device at the head of each link.
-pub(super) fn devices_of_links(instance: &Instance) -> Vec<Option<DeviceId>> {
-    let mut of_link = vec![None; instance.network.links.len()];
-    let mut of_node = vec![None; instance.network.nodes.len()];
-    for (number, device) in instance.devices.iter().enumerate() {
-        match device.link {
-            Some(link) => of_link[link] = Some(DeviceId::new(number)),
-            None => of_node[device.node] = Some(DeviceId::new(number)),
-        }
-    }
-    for (device, link) in of_link.iter_mut().zip(&instance.network.links) {
-        *device = device.or(of_node[link.to]);
-    }
-    of_link
-}
-
 /// Whether a path may take these links: from its ingress to its egress, no node twice.
 pub(super) fn check(
     instance: &Instance,

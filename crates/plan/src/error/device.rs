@@ -22,6 +22,20 @@ pub enum DeviceError {
         /// Devices available.
         available: usize,
     },
+    /// No choice of devices saves that much.
+    #[error("{:.2} % are to be saved; all devices together save {:.2} %", 100.0 * asked, 100.0 * most)]
+    Target {
+        /// Share of the footprint that was asked for.
+        asked: f64,
+        /// Share that all devices save.
+        most: f64,
+    },
+    /// Nothing can be saved for that money.
+    #[error("the budget is too small: an encoder and a decoder cost {least} at least")]
+    Budget {
+        /// Price of the cheapest pair on a path.
+        least: f64,
+    },
     /// A device that does not exist.
     #[error("no device {name:?}")]
     Unknown {

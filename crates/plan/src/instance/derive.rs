@@ -80,6 +80,18 @@ impl Instance {
         self.with_volumes(&volumes)
     }
 
+    /// The same network and devices with this many times the traffic: volumes, and counted matches.
+    ///
+    /// # Errors
+    /// A factor that is not above 0 and finite, or with which a volume overflows.
+    pub fn with_load(mut self, factor: f64) -> Result<Self, Error> {
+        if let Profile::Measured(profile) = &mut self.profile {
+            profile.pairs.iter_mut().for_each(|pair| pair.2.count *= factor);
+        }
+        let volumes: Vec<f64> = self.paths.iter().map(|path| path.volume * factor).collect();
+        self.with_volumes(&volumes)
+    }
+
     /// Only the traffic that enters at the node of this ingress, all its slices, with its share by
     /// volume of each device (thesis, section 3.5).
     pub fn single(&self, ingress: usize) -> Self {
@@ -180,6 +192,56 @@ impl Instance {
         })
     }
 
+    /// The device at the head of each link.
+    pub(crate) fn devices_of_links(&self) -> Vec<Option<DeviceId>> {
+        let mut of_link = vec![None; self.network.links.len()];
+        let mut of_node = vec![None; self.network.nodes.len()];
+        for (number, device) in self.devices.iter().enumerate() {
+            match device.link {
+                Some(link) => of_link[link] = Some(DeviceId::new(number)),
+                None => of_node[device.node] = Some(DeviceId::new(number)),
+            }
+        }
+        for (device, link) in of_link.iter_mut().zip(&self.network.links) {
+            *device = device.or(of_node[link.to]);
+        }
+        of_link
+    }
+
+    /// Only these paths, at least one; `keep` has an entry for each. Ingresses without one are left
+    /// out, devices stay.
+    pub(crate) fn with_paths(&self, keep: &[bool]) -> Self {
+        let mut numbers = vec![None; self.paths.len()];
+        let mut paths: Vec<Path> = Vec::new();
+        let mut kept: Vec<Ingress> = Vec::new();
+        for (at, ingress) in self.ingresses.iter().enumerate() {
+            let from = paths.len() as u32;
+            for path in self.paths_of(at).filter(|&path| keep[path]) {
+                numbers[path] = Some(paths.len() as u32);
+                paths.push(Path { ingress: kept.len() as u32, ..self.paths[path].clone() });
+            }
+            let to = paths.len() as u32;
+            if from < to {
+                let last = kept.last();
+                let store =
+                    last.map_or(0, |last| last.store + u32::from(last.node != ingress.node));
+                kept.push(Ingress { store, paths: from..to, ..ingress.clone() });
+            }
+        }
+        let mut instance = Self {
+            network: self.network.clone(),
+            counted: self.counted.clone(),
+            devices: self.devices.clone(),
+            ingresses: kept,
+            hop_offsets: offsets(&paths),
+            paths,
+            profile: self.profile.renumbered(|path| numbers[path as usize]),
+            ..*self
+        };
+        instance.sum_volumes();
+        instance
+    }
+
     /// The same with other links of these paths, and the devices that they lead to. `device_of_link`
     /// is per link. Paths of an ingress need not form a tree any more ([`Instance::check_trees`]).
     pub(crate) fn rerouted<'a>(
@@ -244,6 +306,15 @@ impl Instance {
             paths,
             ..*self
         })
+    }
+
+    /// [`Instance::restricted`] for paths that need not form trees, without its check.
+    pub(crate) fn filtered(mut self, keep: impl Fn(usize, &Hop) -> bool) -> Self {
+        for (number, path) in self.paths.iter_mut().enumerate() {
+            path.hops = path.hops.iter().filter(|hop| keep(number, hop)).copied().collect();
+        }
+        self.hop_offsets = offsets(&self.paths);
+        self
     }
 
     /// The same with devices of infinite memory, of infinite operations, or of both: SmartRE-nomem

@@ -4,7 +4,7 @@ use proptest::{prop_assert, proptest, test_runner::Config};
 
 use super::*;
 use crate::{
-    Placement, Prices, Unwatched,
+    Placement, Prices, Unwatched, lp,
     testing::{instances, measured, network, route, solve, unlimited},
 };
 
@@ -212,7 +212,7 @@ fn upgrades_are_sorted_by_worth() {
     let solution = Solution { prices, ..Solution::given(vec![]) };
     let upgrades: Vec<(Resource, f64, f64)> = upgrades(&example, &solution)
         .iter()
-        .map(|upgrade| (upgrade.resource, upgrade.amount, upgrade.worth.round()))
+        .map(|upgrade| (upgrade.resource, upgrade.amount, upgrade.bound.round()))
         .collect();
     assert_eq!(
         upgrades,
@@ -222,6 +222,67 @@ fn upgrades_are_sorted_by_worth() {
             (Resource::Memory(1), 1e9, 3.0)
         ]
     );
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(40))]
+
+    /// Beside programs of another solver with the larger resources.
+    #[test]
+    fn an_upgrade_gains_what_a_new_plan_does(instance in instances()) {
+        let options = lp::Options::default();
+        let (solution, warm) = lp::solve(&instance, &options, None, &Unwatched).unwrap();
+        let mut found = upgrades(&instance, &solution);
+        // A tenth of what there is, so that small maps show where prices fall.
+        found.iter_mut().for_each(|upgrade| {
+            let ten = upgrade.amount / match upgrade.resource {
+                Resource::Memory(at) => instance.devices[at].memory / 2.0,
+                Resource::Operations(at) => instance.devices[at].operations / 2.0,
+                Resource::IngressMemory(at) => instance.ingresses[at].memory / 2.0,
+            };
+            if ten.is_finite() && ten > 0.0 {
+                (upgrade.amount, upgrade.bound) = (upgrade.amount / ten, upgrade.bound / ten);
+            }
+        });
+        let count = found.len();
+        try_upgrades(&instance, &solution, &mut found, count, (&options, Some(&warm)), &Unwatched).unwrap();
+        let near = 2e-6 * instance.footprint();
+        for upgrade in &found {
+            let mut larger = instance.clone();
+            match upgrade.resource {
+                Resource::Memory(at) => larger.devices[at].memory += upgrade.amount,
+                Resource::Operations(at) => larger.devices[at].operations += upgrade.amount,
+                Resource::IngressMemory(at) => {
+                    let store = larger.ingresses[at].store;
+                    let all = larger.ingresses.iter_mut().filter(|one| one.store == store);
+                    all.for_each(|one| one.memory += upgrade.amount);
+                }
+            }
+            let truth = solve(&larger).unwrap().objective - solve(&instance).unwrap().objective;
+            let gain = upgrade.gain.unwrap();
+            prop_assert!((gain - truth).abs() <= near, "{upgrade:?}: {truth}");
+            prop_assert!(gain <= upgrade.bound, "{upgrade:?}");
+        }
+        prop_assert!(found.is_sorted_by(|a, b| a.gain >= b.gain));
+    }
+}
+
+#[test]
+fn a_price_promises_more_than_a_new_plan_gives() {
+    // A cache of 50 bytes on a path of 100 with 40 that repeat: each byte of cache is worth 0.4, but
+    // only 50 more are of use.
+    let network = network(2, &[(0, 1)]);
+    let routes = vec![route(&network, &[0, 1], 100.0)];
+    let profile = measured(&[(0, 0, 40.0, 1.0)]);
+    let mut one = Instance::new(network, routes, &unlimited(), &Placement::Links, profile).unwrap();
+    one.devices[0].memory = 50.0;
+    let options = lp::Options::default();
+    let (solution, _) = lp::solve(&one, &options, None, &Unwatched).unwrap();
+    let mut found = upgrades(&one, &solution);
+    assert_eq!(found.len(), 1);
+    assert!((found[0].bound / 0.4e9 - 1.0).abs() < 1e-3, "{found:?}");
+    try_upgrades(&one, &solution, &mut found, 10, (&options, None), &Unwatched).unwrap();
+    assert!((found[0].gain.unwrap() - 20.0).abs() < 1e-3, "{found:?}");
 }
 
 /// The most that any set of at most `budget` devices saves.

@@ -1,6 +1,7 @@
 //! Which device to enlarge first.
 
 use super::*;
+use crate::lp::{self, Objective, WarmStart};
 
 /// A resource that can be enlarged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,9 +21,11 @@ pub struct Upgrade {
     pub resource: Resource,
     /// By how much: bytes, or operations per epoch.
     pub amount: f64,
-    /// Largest possible gain, in units of the objective: the price of one unit times `amount`.
-    /// Prices fall as resources grow.
-    pub worth: f64,
+    /// No plan gains more from it, in units of the objective: the price of one unit times `amount`.
+    /// Prices fall as resources grow, so a new plan may gain much less.
+    pub bound: f64,
+    /// What a new plan with it gains, in the same unit; `None` if none was made.
+    pub gain: Option<f64>,
 }
 
 /// Bytes that an upgrade adds to a memory.
@@ -31,8 +34,8 @@ pub const MORE_MEMORY: f64 = 1e9;
 /// Share that an upgrade adds to a speed.
 pub const MORE_OPERATIONS: f64 = 0.1;
 
-/// What to enlarge first, in order of falling value, from the prices of a solution: [`MORE_MEMORY`]
-/// of a device or an ingress, [`MORE_OPERATIONS`] of a device. What has no value is omitted.
+/// What could be enlarged, by falling bounds, from the prices of a solution: [`MORE_MEMORY`] of a
+/// device or an ingress, [`MORE_OPERATIONS`] of a device. What has no price is omitted.
 pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
     let prices = &solution.prices;
     let memory =
@@ -49,9 +52,74 @@ pub fn upgrades(instance: &Instance, solution: &Solution) -> Vec<Upgrade> {
         .chain(operations)
         .chain(ingresses)
         .filter(|(_, amount, price)| *price > 0.0 && amount.is_finite())
-        .map(|(resource, amount, price)| Upgrade { resource, amount, worth: amount * price })
-        .filter(|upgrade| upgrade.worth > 0.0)
+        .map(|(resource, amount, price)| Upgrade {
+            resource,
+            amount,
+            bound: amount * price,
+            gain: None,
+        })
+        .filter(|upgrade| upgrade.bound > 0.0)
         .collect();
-    upgrades.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(a.resource.cmp(&b.resource)));
+    upgrades.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(a.resource.cmp(&b.resource)));
     upgrades
+}
+
+/// Makes a new plan with each of the first `most` upgrades, and puts those first, by what they gain.
+/// `solution` is the plan without them, for `options`.
+///
+/// # Errors
+/// As [`lp::solve`].
+pub fn try_upgrades(
+    instance: &Instance,
+    solution: &Solution,
+    upgrades: &mut [Upgrade],
+    most: usize,
+    (options, warm): (&lp::Options, Option<&WarmStart>),
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let most = most.min(upgrades.len());
+    // The plan in force is no answer here: it does not use what is new.
+    let options = lp::Options { gap: 0.0, ..*options };
+    let mut larger = instance.clone();
+    for (done, upgrade) in (0..).zip(&mut upgrades[..most]) {
+        watch.progress("upgrades", done, most as u64);
+        watch.proceed()?;
+        enlarge(&mut larger, upgrade.resource, upgrade.amount);
+        let (new, _) = lp::solve(&larger, &options, warm, watch)?;
+        let gain = match options.objective {
+            Objective::Footprint => new.objective - solution.objective,
+            Objective::LinkLoad { .. } => solution.objective - new.objective,
+        };
+        // What is beyond these is the gap of either plan.
+        upgrade.gain = Some(gain.clamp(0.0, upgrade.bound));
+        restore(&mut larger, instance, upgrade.resource);
+    }
+    upgrades[..most].sort_by(|a, b| {
+        let gain = |upgrade: &Upgrade| upgrade.gain.unwrap_or(0.0);
+        gain(b).total_cmp(&gain(a)).then(a.resource.cmp(&b.resource))
+    });
+    Ok(())
+}
+
+fn enlarge(instance: &mut Instance, resource: Resource, amount: f64) {
+    match resource {
+        Resource::Memory(at) => instance.devices[at].memory += amount,
+        Resource::Operations(at) => instance.devices[at].operations += amount,
+        Resource::IngressMemory(at) => {
+            let slices = instance.slices_of(at);
+            instance.ingresses[slices].iter_mut().for_each(|slice| slice.memory += amount);
+        }
+    }
+}
+
+fn restore(instance: &mut Instance, from: &Instance, resource: Resource) {
+    match resource {
+        Resource::Memory(at) | Resource::Operations(at) => {
+            instance.devices[at].clone_from(&from.devices[at]);
+        }
+        Resource::IngressMemory(at) => {
+            let slices = instance.slices_of(at);
+            instance.ingresses[slices.clone()].clone_from_slice(&from.ingresses[slices]);
+        }
+    }
 }

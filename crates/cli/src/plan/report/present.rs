@@ -1,17 +1,20 @@
 //! A plan as a report for presenters.
 
-use super::super::common;
-use super::super::document::{DeviceRow, Document, Goal, IngressRow, LinkRow, NodeRow};
+use super::super::document::{Bought, DeviceRow, Document, Goal, IngressRow, LinkRow, NodeRow};
+use super::super::{choice, common, money};
 use super::tables;
 use crate::terminal::Page;
+use oncewire_plan::baseline::Scheme;
 use oncewire_report::{
-    Axis, Block, Chart, ChartKind, Fact, Map, MapDevice, MapLink, MapNode, Report, Section, Series,
-    Summary, Table, TableView, Unit, format,
+    Axis, Block, Cell, Chart, ChartKind, Fact, Map, MapDevice, MapLink, MapNode, Report, Section,
+    Series, Summary, Table, TableView, Unit, format,
 };
 use std::io;
 
 /// Most points of a line.
 const MOST_POINTS: usize = 1_000;
+/// Gap of a plan up to which the result does not speak of it.
+const NO_GAP: f64 = 1e-4;
 /// Rows of a table on a terminal.
 const ROWS: usize = 10;
 
@@ -41,8 +44,12 @@ pub(crate) fn report(document: &Document) -> Report {
     }
 }
 
+/// Schemes of the result in brief: those that can be built, one of the heuristics, and Ideal.
+const BRIEF: [Scheme; 5] =
+    [Scheme::HopByHop, Scheme::EdgeOnly, Scheme::ByDistance, Scheme::SmartRe, Scheme::Ideal];
+
 /// Writes the result, and the table that answers what was asked: the links of `--deploy`, the
-/// changes of `--against`, or else the schemes.
+/// changes of `--against`, what was bought, the failures, or else the schemes.
 pub(crate) fn overview<W: io::Write>(
     page: &mut Page<'_, W>,
     document: &Document,
@@ -50,9 +57,22 @@ pub(crate) fn overview<W: io::Write>(
     let report = report(document);
     page.summary(&report.summary)?;
     let named = |id| report.sections.iter().find(|section| section.id == id);
-    if let Some(section) = ["deployment", "changes", "schemes"].into_iter().find_map(named) {
+    if let Some(section) =
+        ["bought", "failures", "deployment", "changes", "schemes"].into_iter().find_map(named)
+    {
         page.line("")?;
-        page.content(section)?;
+        let mut section = section.clone();
+        for block in &mut section.blocks {
+            if let Block::Table(view) = block
+                && view.table.id == "schemes"
+            {
+                view.table.rows.retain(|row| match row.first() {
+                    Some(Cell::Text(name)) => BRIEF.iter().any(|scheme| scheme.name() == name),
+                    _ => false,
+                });
+            }
+        }
+        page.content(&section)?;
     }
     page.line("")?;
     page.dim("Links, devices, upgrades and the rest: --full; with a map: --report FILE.")
@@ -76,16 +96,29 @@ fn summary(document: &Document) -> Summary {
         let note = format!("of its capacity, instead of {}", share(before));
         facts.push(Fact::new("busiest link", share(after), note));
     }
-    let seconds: f64 = solution.seconds.iter().map(|(_, seconds)| seconds).sum();
-    facts.push(Fact::new(
-        "gap",
-        share(solution.gap),
-        format!(
-            ": most that a better plan could gain; solved in {}",
-            format::number(seconds, Unit::Seconds)
-        ),
-    ));
-    Summary { headline: verdict.headline.clone(), positive: true, facts, reasons: Vec::new() }
+    if solution.gap > NO_GAP {
+        facts.push(Fact::new("gap", share(solution.gap), ": most that a better plan could gain"));
+    }
+    let mut reasons = document.choice.as_ref().map(choice::reasons).unwrap_or_default();
+    reasons.extend(document.bought.iter().map(bought));
+    reasons.extend(document.money.iter().flat_map(money::reasons));
+    Summary { headline: verdict.headline.clone(), positive: true, facts, reasons }
+}
+
+/// What was bought, in a sentence.
+fn bought(bought: &Bought) -> String {
+    let share = |value| format::number(value, Unit::Share);
+    let proof = if bought.proven {
+        "No choice of devices is better."
+    } else {
+        "Found by leaving out what saves least for its price; a better choice may exist."
+    };
+    format!(
+        "These devices cost {}; all that the plan would use cost {} and save {}. {proof}",
+        money::amount(bought.cost),
+        money::amount(bought.whole_cost),
+        share(bought.whole_reduction)
+    )
 }
 
 fn sections(document: &Document) -> Vec<Section> {
@@ -102,8 +135,21 @@ fn sections(document: &Document) -> Vec<Section> {
     let schemes = TableView {
         gauges: tables::SCHEME_GAUGES.into(),
         rows: Some(usize::MAX),
-        ..tables::schemes(document).into()
+        ..tables::schemes(document).without(&["devices", "memory", "operations per second"]).into()
     };
+    let choice = TableView { rows: Some(usize::MAX), ..tables::choice(document).into() };
+    add(Section::new("choice", "SmartRE or hop-by-hop"), choice);
+    add(Section::new("money", "Money"), rows(tables::money(document), ROWS));
+    add(Section::new("bought", "Devices to buy"), rows(tables::bought(document), 2 * ROWS));
+    let mut failures = rows(tables::failures(document), ROWS);
+    failures.detail =
+        vec!["paths rerouted", "busiest link then", "it carries then", "its load then"];
+    if document.failures.iter().any(|row| row.busiest_utilization.is_some()) {
+        failures.detail.push("it carries");
+    } else {
+        failures.table = failures.table.without(&["its load", "its load then"]);
+    }
+    add(Section::new("failures", "Failures"), failures);
     add(Section::new("schemes", "Schemes"), schemes);
     let section = Section::new("ingresses", "Ingresses").in_full();
     let section = if document.ingresses.len() > 1 {
@@ -126,7 +172,11 @@ fn sections(document: &Document) -> Vec<Section> {
         ..tables::devices(document).into()
     };
     add(Section::new("devices", "Devices"), devices);
-    add(Section::new("upgrades", "Upgrades"), rows(tables::upgrades(document), ROWS));
+    let upgrades = TableView {
+        detail: vec!["gain per epoch", "gain at most"],
+        ..rows(tables::upgrades(document), ROWS)
+    };
+    add(Section::new("upgrades", "Upgrades"), upgrades);
     let section = Section::new("deployment", "Deployment").with(Block::Chart(curve(document)));
     add(section, rows(tables::deployment(document), 2 * ROWS));
     if let Some(changes) = &document.changes {
@@ -269,7 +319,10 @@ fn distribution(document: &Document) -> Chart {
     let of = |row: &IngressRow, name: &str| {
         row.schemes.iter().find(|(other, _)| other == name).map(|(_, share)| *share)
     };
-    for name in names {
+    // With a plan for the footprint, the scheme SmartRE is this plan.
+    let plan = Scheme::SmartRe.name();
+    let once = document.solution.objective != Goal::LinkLoad;
+    for name in names.into_iter().filter(|&name| !(once && name == plan)) {
         series
             .push(Series::new(name, steps(rows.iter().filter_map(|row| of(row, name)).collect())));
     }
@@ -334,6 +387,10 @@ mod tests {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
         }
         for id in [
+            "choice",
+            "money",
+            "bought",
+            "failures",
             "schemes",
             "ingresses",
             "links",
@@ -346,6 +403,21 @@ mod tests {
         ] {
             assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
         }
+    }
+
+    #[test]
+    fn the_chart_of_ingresses_has_this_plan_once() {
+        let mut document = sample::invented(30);
+        for row in &mut document.ingresses {
+            row.schemes = vec![("SmartRE".into(), row.reduction), ("Ideal".into(), 0.9)];
+        }
+        let names = |document: &Document| -> Vec<String> {
+            distribution(document).series.into_iter().map(|series| series.name).collect()
+        };
+        assert_eq!(names(&document), ["this plan", "Ideal"]);
+        // A plan for the load of links is another than the one for the footprint.
+        document.solution.objective = Goal::LinkLoad;
+        assert_eq!(names(&document), ["this plan", "SmartRE", "Ideal"]);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::super::common::MapFacts;
 use super::super::document::{
-    Changes, Deployed, DeviceRow, Document, FORMAT, Goal, IngressRow, LinkRow, ManifestFacts,
-    NetworkFacts, NodeRow, Scheme, SolutionFacts, Upgrade, Verdict,
+    Bought, BoughtDevice, Changes, Choice, Deployed, DeviceRow, Document, FORMAT, FailureRow, Goal,
+    IngressRow, Limited, LinkRow, ManifestFacts, Money, NetworkFacts, NodeRow, Payback, Scheme,
+    SolutionFacts, Standing, Upgrade, Verdict,
 };
 pub(super) use oncewire_testkit::figures::HOSTILE;
 use oncewire_testkit::figures::noise;
@@ -81,9 +82,19 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             seconds: vec![("paths", 0.02), ("profile", 0.31), ("solution", 0.71), ("schemes", 1.9)],
             ranges: 77_000,
         },
+        choice: Some(choice(reduction)),
         schemes: schemes(reduction),
         ingresses,
         upgrades: upgrades(&wires),
+        bought: Some(bought(&wires)),
+        money: Some(Money {
+            price_device: Some(8_000.0),
+            price_link: Some(0.002),
+            smartre: Payback { price: Some(2e6), saved_per_month: Some(1e5), months: Some(20.0) },
+            ..Money::default()
+        }),
+        failures: failures(&wires),
+        worst_failures: None,
         deployment: deployment(&wires, reduction),
         manifests: Some(ManifestFacts {
             version: 7,
@@ -259,6 +270,9 @@ fn schemes(reduction: f64) -> Vec<Scheme> {
         name: name.into(),
         reduction: reduction / 0.86 * of_ideal,
         of_ideal,
+        devices: Some(321),
+        memory_bytes: Some(1.5e12 * of_ideal),
+        operations_per_second: Some(2e8 * of_ideal),
         about,
     };
     vec![
@@ -273,6 +287,68 @@ fn schemes(reduction: f64) -> Vec<Scheme> {
     ]
 }
 
+fn bought(wires: &[String]) -> Bought {
+    let device = |wire: &String| BoughtDevice {
+        what: "decoder",
+        name: wire.clone(),
+        label: wire.clone(),
+        price: 8_030.0,
+    };
+    Bought {
+        cost: 4e5,
+        reduction: 0.2,
+        whole_cost: 2e6,
+        whole_reduction: 0.25,
+        proven: false,
+        devices: wires.iter().take(30).map(device).collect(),
+    }
+}
+
+fn failures(wires: &[String]) -> Vec<FailureRow> {
+    let row = |wire: &String| FailureRow {
+        kind: "link",
+        name: wire.clone(),
+        label: wire.clone(),
+        rerouted_paths: 1_234,
+        cut_paths: 2,
+        cut_share: 0.001,
+        footprint_before: 1e12,
+        reduction: 0.21,
+        busiest_link: Some(wire.clone()),
+        busiest_bytes: Some(3e9),
+        busiest_utilization: Some(0.93),
+        reduction_anew: Some(0.24),
+        busiest_link_anew: Some(wire.clone()),
+        busiest_bytes_anew: Some(2.9e9),
+        busiest_utilization_anew: Some(0.91),
+    };
+    wires.iter().take(30).map(row).collect()
+}
+
+fn choice(reduction: f64) -> Choice {
+    let standing = |reduction, times: usize| Standing {
+        reduction,
+        encoders: 40,
+        decoders: 281 * times,
+        memory_bytes: 1.5e12 * times as f64,
+        operations_per_second: 2e8 * times as f64,
+    };
+    let limited = |share| Limited { reduction: reduction * share, bound: reduction * share * 1.01 };
+    Choice {
+        winner: "SmartRE",
+        winner_at_equal_cost: "SmartRE",
+        smartre: standing(reduction, 1),
+        hop_by_hop: standing(reduction * 0.5, 2),
+        at_devices: limited(0.45),
+        at_memory: limited(0.3),
+        at_operations: limited(0.35),
+        at_all: limited(0.25),
+        smartre_from_load: Some(0.3),
+        encoded_there: Some(0.98),
+        ..Choice::default()
+    }
+}
+
 fn upgrades(wires: &[String]) -> Vec<Upgrade> {
     (0..12.min(wires.len()))
         .map(|at| Upgrade {
@@ -280,8 +356,10 @@ fn upgrades(wires: &[String]) -> Vec<Upgrade> {
             label: wires[at].clone(),
             resource: if at % 3 == 1 { "operations" } else { "memory" },
             by: if at % 3 == 1 { "10 %".into() } else { "1 GB".into() },
-            gain: 4e9 / (at + 1) as f64,
-            gain_share: 0.004 / (at + 1) as f64,
+            gain: (at < 10).then_some(4e9 / (at + 1) as f64),
+            gain_share: (at < 10).then_some(0.004 / (at + 1) as f64),
+            bound: 5e9 / (at + 1) as f64,
+            bound_share: 0.005 / (at + 1) as f64,
         })
         .collect()
 }
@@ -393,7 +471,24 @@ pub(super) fn document() -> Document {
     document.solution.method = HOSTILE.into();
     document.solution.gap = f64::INFINITY;
     document.upgrades[0].device = HOSTILE.into();
-    document.upgrades[0].gain = f64::NAN;
+    document.upgrades[0].gain = Some(f64::NAN);
+    document.upgrades[1].bound = f64::INFINITY;
+    document.failures[0].label = HOSTILE.into();
+    document.failures[0].busiest_link = Some(HOSTILE.into());
+    document.failures[1].reduction = f64::NAN;
+    document.failures[2].busiest_bytes = Some(f64::INFINITY);
+    if let Some(bought) = &mut document.bought {
+        bought.devices[0].label = HOSTILE.into();
+        bought.cost = f64::NAN;
+        bought.whole_cost = f64::INFINITY;
+    }
+    if let Some(money) = &mut document.money {
+        money.smartre.price = Some(f64::NAN);
+    }
+    if let Some(choice) = &mut document.choice {
+        choice.smartre.reduction = f64::NAN;
+        choice.hop_by_hop.memory_bytes = f64::INFINITY;
+    }
     document.upgrades[0].by = HOSTILE.into();
     document.deployment[0].link = HOSTILE.into();
     document.deployment[3].reduction = f64::NAN;

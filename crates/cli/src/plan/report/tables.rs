@@ -1,7 +1,7 @@
 //! The tables of a plan, for all presenters.
 
 use super::super::common;
-use super::super::document::{Document, Goal, LinkRow};
+use super::super::document::{Document, Goal, Limited, LinkRow, Standing};
 use oncewire_report::{Cell, Table, Unit};
 use std::cmp::Ordering;
 
@@ -77,7 +77,15 @@ fn settings(document: &Document) -> Table {
 pub(super) fn schemes(document: &Document) -> Table {
     let rows = document.schemes.iter();
     let rows = rows.map(|one| {
-        vec![one.name.clone().into(), one.reduction.into(), one.of_ideal.into(), one.about.into()]
+        vec![
+            one.name.clone().into(),
+            one.reduction.into(),
+            one.of_ideal.into(),
+            one.devices.map_or(Cell::None, count),
+            one.memory_bytes.into(),
+            one.operations_per_second.into(),
+            one.about.into(),
+        ]
     });
     Table::new(
         "schemes",
@@ -86,10 +94,53 @@ pub(super) fn schemes(document: &Document) -> Table {
             ("scheme", Unit::Text),
             ("reduction", Unit::Share),
             ("of Ideal", Unit::Share),
+            ("devices", Unit::Count),
+            ("memory", Unit::Bytes),
+            ("operations per second", Unit::Number),
             ("what it is", Unit::Text),
         ],
         rows.collect(),
     )
+}
+
+/// SmartRE, and hop-by-hop elimination with different limits on what it takes.
+pub(super) fn choice(document: &Document) -> Table {
+    let rows = document.choice.iter().flat_map(|choice| {
+        let whole = |name: &str, one: &Standing| -> Vec<Cell> {
+            vec![
+                name.into(),
+                one.reduction.into(),
+                one.reduction.into(),
+                count(one.devices()),
+                one.memory_bytes.into(),
+                one.operations_per_second.into(),
+            ]
+        };
+        let limited = |name: &str, one: &Limited| -> Vec<Cell> {
+            let (found, bound) = (one.reduction.into(), one.bound.into());
+            vec![name.into(), found, bound, Cell::None, Cell::None, Cell::None]
+        };
+        let lean = choice.smartre_lean.as_ref();
+        let lean = lean.map(|lean| whole("SmartRE, fewest devices for 95 %", lean));
+        let others = [
+            whole("hop-by-hop", &choice.hop_by_hop),
+            limited("hop-by-hop, as many devices", &choice.at_devices),
+            limited("hop-by-hop, as much memory", &choice.at_memory),
+            limited("hop-by-hop, as many operations", &choice.at_operations),
+            limited("hop-by-hop, all three limits", &choice.at_all),
+        ];
+        let ours = [whole("SmartRE", &choice.smartre)];
+        ours.into_iter().chain(lean).chain(others).collect::<Vec<_>>()
+    });
+    let columns = [
+        ("scheme", Unit::Text),
+        ("reduction", Unit::Share),
+        ("at most", Unit::Share),
+        ("devices", Unit::Count),
+        ("memory", Unit::Bytes),
+        ("operations per second", Unit::Number),
+    ];
+    Table::new("choice", "SmartRE and hop-by-hop, encoders and decoders", &columns, rows.collect())
 }
 
 /// Columns with gauges.
@@ -283,6 +334,8 @@ pub(super) fn upgrades(document: &Document) -> Table {
             one.by.clone().into(),
             one.gain_share.into(),
             one.gain.into(),
+            one.bound_share.into(),
+            one.bound.into(),
         ]
     });
     let columns = [
@@ -292,8 +345,11 @@ pub(super) fn upgrades(document: &Document) -> Table {
         ("more of it", Unit::Text),
         (if load { "of the busiest link" } else { "of the footprint" }, Unit::Share),
         ("gain per epoch", if load { Unit::Number } else { Unit::Bytes }),
+        ("at most", Unit::Share),
+        ("gain at most", if load { Unit::Number } else { Unit::Bytes }),
     ];
-    Table::new("upgrades", "Upgrades by gain; each gain is marginal", &columns, rows.collect())
+    let caption = "Upgrades by what a new plan with each gains, and by the bound from its price";
+    Table::new("upgrades", caption, &columns, rows.collect())
 }
 
 pub(super) fn deployment(document: &Document) -> Table {
@@ -313,6 +369,83 @@ pub(super) fn deployment(document: &Document) -> Table {
         &columns,
         rows.collect(),
     )
+}
+
+/// Encoders, then decoders.
+pub(super) fn bought(document: &Document) -> Table {
+    let rows = document.bought.iter().flat_map(|bought| &bought.devices);
+    let rows = rows.map(|one| {
+        vec![one.what.into(), one.label.clone().into(), one.name.clone().into(), one.price.into()]
+    });
+    let columns =
+        [("what", Unit::Text), ("at", Unit::Text), ("id", Unit::Text), ("price", Unit::Number)];
+    Table::new("bought", "Encoders and decoders to buy", &columns, rows.collect())
+}
+
+pub(super) fn money(document: &Document) -> Table {
+    let rows = document.money.iter().flat_map(|money| {
+        [("SmartRE", &money.smartre), ("hop-by-hop", &money.hop_by_hop)].map(|(name, one)| {
+            vec![name.into(), one.price.into(), one.saved_per_month.into(), one.months.into()]
+        })
+    });
+    let columns = [
+        ("scheme", Unit::Text),
+        ("price", Unit::Number),
+        ("saves a month", Unit::Number),
+        ("months until paid back", Unit::Number),
+    ];
+    Table::new("money", "What it costs and saves", &columns, rows.collect())
+}
+
+/// Those with which least is saved first.
+pub(super) fn failures(document: &Document) -> Table {
+    let mut rows: Vec<_> = document.failures.iter().collect();
+    rows.sort_by(|a, b| descending(b.reduction, a.reduction));
+    let text = |text: &Option<String>| text.clone().map_or(Cell::None, Cell::from);
+    let anew = rows.iter().any(|row| row.reduction_anew.is_some());
+    let mut columns = vec![
+        ("fails", Unit::Text),
+        ("what", Unit::Text),
+        ("id", Unit::Text),
+        ("reduction", Unit::Share),
+        ("busiest link", Unit::Text),
+        ("it carries", Unit::Bytes),
+        ("its load", Unit::Share),
+        ("cut off", Unit::Share),
+        ("paths rerouted", Unit::Count),
+    ];
+    if anew {
+        columns.extend([
+            ("with a new plan", Unit::Share),
+            ("busiest link then", Unit::Text),
+            ("it carries then", Unit::Bytes),
+            ("its load then", Unit::Share),
+        ]);
+    }
+    let rows = rows.into_iter().map(|row| {
+        let mut cells: Vec<Cell> = vec![
+            row.kind.into(),
+            row.label.clone().into(),
+            row.name.clone().into(),
+            row.reduction.into(),
+            text(&row.busiest_link),
+            row.busiest_bytes.into(),
+            row.busiest_utilization.into(),
+            row.cut_share.into(),
+            count(row.rerouted_paths),
+        ];
+        if anew {
+            cells.extend([
+                row.reduction_anew.into(),
+                text(&row.busiest_link_anew),
+                row.busiest_bytes_anew.into(),
+                row.busiest_utilization_anew.into(),
+            ]);
+        }
+        cells
+    });
+    let caption = "Single failures, those with which least is saved first; bytes per epoch";
+    Table::new("failures", caption, &columns, rows.collect())
 }
 
 pub(super) fn changes(document: &Document) -> Table {
@@ -357,8 +490,12 @@ pub(super) fn manifests(document: &Document) -> Table {
 }
 
 /// Names of all tables.
-pub(super) const IDS: [&str; 12] = [
+pub(super) const IDS: [&str; 16] = [
     "summary",
+    "choice",
+    "money",
+    "bought",
+    "failures",
     "schemes",
     "ingresses",
     "links",
@@ -375,8 +512,8 @@ pub(super) const IDS: [&str; 12] = [
 /// All tables, in the order of [`IDS`].
 pub(super) fn all(document: &Document) -> Vec<Table> {
     [
-        summary, schemes, ingresses, links, devices, nodes, upgrades, deployment, changes,
-        manifests, settings, steps,
+        summary, choice, money, bought, failures, schemes, ingresses, links, devices, nodes,
+        upgrades, deployment, changes, manifests, settings, steps,
     ]
     .map(|make| make(document))
     .into()

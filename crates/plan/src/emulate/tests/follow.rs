@@ -7,7 +7,7 @@ struct First(Instance);
 
 impl Replanner for First {
     fn replan(&mut self, observed: &Observed) -> Result<Option<Allocation>, Error> {
-        let of_link = super::super::route::devices_of_links(&self.0);
+        let of_link = self.0.devices_of_links();
         let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
         let instance = self.0.clone().rerouted(routes, &of_link);
         let first = |path: &crate::Path| vec![share(0, ALL, path.hops[0].device.0)];

@@ -81,7 +81,7 @@ struct Follow {
 
 impl Replanner for Follow {
     fn replan(&mut self, observed: &Observed) -> Result<Option<Allocation>, Error> {
-        let of_link = route::devices_of_links(&self.instance);
+        let of_link = self.instance.devices_of_links();
         let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
         let instance = self.instance.clone().rerouted(routes, &of_link);
         if instance.check_trees().is_err() {
