@@ -2,7 +2,7 @@
 //! "Failures").
 
 use crate::{
-    DeviceId, Error, Instance, LinkId, NodeId, Solution, Unwatched, Watch,
+    DeviceId, Error, Instance, LinkId, NodeId, Solve, Unwatched, Watch,
     baseline::capped,
     evaluate::{Evaluation, Footprint, evaluate},
     network::Role,
@@ -129,7 +129,7 @@ pub struct InForce<'a> {
 pub fn under(
     plan: InForce<'_>,
     failures: &[Failed],
-    solve: Option<&dyn Fn(&Instance) -> Result<Solution, Error>>,
+    solve: Option<Solve<'_>>,
     watch: &dyn Watch,
 ) -> Result<Vec<Failure>, Error> {
     let mut all = Vec::with_capacity(failures.len());
@@ -142,11 +142,7 @@ pub fn under(
     Ok(all)
 }
 
-fn one(
-    plan: InForce<'_>,
-    what: Failed,
-    solve: Option<&dyn Fn(&Instance) -> Result<Solution, Error>>,
-) -> Result<Failure, Error> {
+fn one(plan: InForce<'_>, what: Failed, solve: Option<Solve<'_>>) -> Result<Failure, Error> {
     let Rest { instance: rest, cached, rerouted, cut, cut_bytes } = without(plan, what)?;
     let mut failure = Failure {
         what,

@@ -85,7 +85,7 @@ pub use request::{
     run_each_ingress,
 };
 pub use scenario::{Scenario, Text};
-pub use solution::{Prices, Solution, SolvedBy};
+pub use solution::{Prices, Solution, Solve, SolvedBy};
 pub use watch::{Stage, Unwatched, Watch};
 
 /// Compiles the README's examples.

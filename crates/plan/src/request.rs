@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::{
-    BitRate, DeviceId, Error, Instance, NodeId, Solution, Stage, Unwatched, Watch,
+    BitRate, DeviceId, Error, Instance, NodeId, Solution, Solve, Stage, Unwatched, Watch,
     baseline::{self, Comparison, Scheme},
     error::{DeviceError, TopologyError},
     evaluate::{self, Evaluation},
@@ -322,7 +322,7 @@ struct Site {
 fn choose_devices(
     request: &Request,
     instance: &Instance,
-    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    solve: Solve<'_>,
     watch: &dyn Watch,
 ) -> Result<(Option<Instance>, Site), Error> {
     let mut site = Site::default();
@@ -364,7 +364,7 @@ fn under_failures(
     let anew = |rest: &Instance| -> Result<Solution, Error> {
         Ok(lp::solve(rest, footprint, None, &Unwatched)?.0)
     };
-    let anew: &dyn Fn(&Instance) -> Result<Solution, Error> = &anew;
+    let anew: Solve<'_> = &anew;
     let built = |node: NodeId, device: DeviceId| {
         site.encoders.as_ref().is_none_or(|encoders| encoders.contains(&node))
             && site.decoders.as_ref().is_none_or(|decoders| decoders.contains(&device))
@@ -402,7 +402,7 @@ fn compare(
     let at_load = |busier: &Instance| -> Result<Solution, Error> {
         Ok(lp::solve(busier, &roughly, None, &Unwatched)?.0)
     };
-    let at_load: &dyn Fn(&Instance) -> Result<Solution, Error> = &at_load;
+    let at_load: Solve<'_> = &at_load;
     let mut verdict = verdict::judge(instance, whole, smart, more.then_some(at_load), watch)?;
     if lean && whole.is_none() {
         verdict.lean = verdict::lean(instance, smart, at_load, watch)?;
@@ -450,7 +450,7 @@ pub fn run_each_ingress(request: &Request, watch: &dyn Watch) -> Result<EachIngr
 fn choose_links(
     instance: &Instance,
     deploy: Deploy,
-    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    solve: Solve<'_>,
     watch: &dyn Watch,
 ) -> Result<(Vec<Deployed>, f64), Error> {
     let candidates = placement::interior(instance);

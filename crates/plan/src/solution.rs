@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::Instance;
+use crate::{Error, Instance};
+
+/// Finds the best SmartRE of an instance for the footprint.
+pub type Solve<'a> = &'a dyn Fn(&Instance) -> Result<Solution, Error>;
 
 /// An assignment of caches, its value and a bound.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 //! assignments that SmartRE's program could choose, too.
 
 use crate::{
-    Error, Instance, Solution, Watch,
+    Error, Instance, Solve, Watch,
     baseline::{Budget, Comparison, HopByHop, Scheme, Within, evaluate_solution},
     cost::Cost,
     placement::{Aim, Tariff, purchase},
@@ -122,7 +122,7 @@ pub fn judge(
     instance: &Instance,
     whole: Option<&Instance>,
     smart: Standing,
-    solve: Option<&dyn Fn(&Instance) -> Result<Solution, Error>>,
+    solve: Option<Solve<'_>>,
     watch: &dyn Watch,
 ) -> Result<Verdict, Error> {
     let pairs = HopByHop::new(whole.unwrap_or(instance));
@@ -142,7 +142,7 @@ pub fn judge(
 pub fn lean(
     instance: &Instance,
     smart: Standing,
-    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    solve: Solve<'_>,
     watch: &dyn Watch,
 ) -> Result<Option<Standing>, Error> {
     if smart.saved <= 0.0 {
@@ -192,7 +192,7 @@ fn by_load(
     instance: &Instance,
     rival: &Rival<'_>,
     [smart, hop]: [f64; 2],
-    solve: &dyn Fn(&Instance) -> Result<Solution, Error>,
+    solve: Solve<'_>,
     watch: &dyn Watch,
 ) -> Result<Loads, Error> {
     let smart_wins = |load: f64| -> Result<bool, Error> {

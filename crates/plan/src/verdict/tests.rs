@@ -15,7 +15,7 @@ fn verdict_of(instance: &Instance, loads: bool) -> Verdict {
         saved: evaluation.footprint.saved,
         cost: Cost::of_shares(instance, &solution.cached, &evaluation),
     };
-    let solve: &dyn Fn(&Instance) -> Result<Solution, Error> = &solve;
+    let solve: Solve<'_> = &solve;
     judge(instance, None, smart, loads.then_some(solve), &Unwatched).unwrap()
 }
 
