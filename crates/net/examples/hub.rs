@@ -58,14 +58,9 @@ impl Hub {
         let mut lines = BufReader::new(process.stderr.take().ok_or("no log")?).lines();
         let address = loop {
             let line = lines.next().ok_or("the hub does not listen")??;
-            let found = line.split("listening=").nth(1).or(line.split("on 127.0.0.1:").nth(1));
-            if let Some(rest) = found {
-                let port: String = rest
-                    .trim_start_matches("127.0.0.1:")
-                    .chars()
-                    .take_while(char::is_ascii_digit)
-                    .collect();
-                break format!("127.0.0.1:{port}").parse()?;
+            let found = line.split_whitespace().find_map(|field| field.strip_prefix("address="));
+            if let Some(address) = found {
+                break address.parse()?;
             }
         };
         // What it says must not fill the pipe.
