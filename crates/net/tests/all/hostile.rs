@@ -7,7 +7,7 @@ use crate::pair::{LIMIT, Pair, Plan, client, echo, exchange, origin};
 use oncewire_codec::{EncoderBuilder, Sharing, varint};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{serve, tls};
-use oncewire_session::{Answer, Config, Epoch, Hello, LogState, Session, SessionId};
+use oncewire_session::{Answer, Config, Epoch, Hello, LogState, Session, SessionId, VERSIONS};
 use oncewire_testkit::servers::{Rng, incompressible};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn open(flow: u64, target: &[u8]) -> Vec<u8> {
 /// The first hello of a session.
 pub(crate) fn hello(session: u8) -> Hello {
     Hello {
-        oldest: 2,
-        newest: 2,
+        oldest: *VERSIONS.start(),
+        newest: *VERSIONS.end(),
         session: SessionId([session; 16]),
         answer: Answer::New,
         lane: 0,
