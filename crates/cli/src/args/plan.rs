@@ -17,7 +17,7 @@ Examples:
     --cities cities.tsv --populated --pops
   oncewire plan geant.xml --traffic demands --deploy 10 --strategy greedy
   oncewire plan sprint.json --target 20% --failures
-  oncewire plan sprint.json --budget 500000 --price-device 8000 \
+  oncewire plan sprint.json --budget 500000 --price-device 8000 \\
     --price-cache 5/GB --price-link 0.002/GB
   oncewire plan isp.graphml --traffic tm.txt --profile measured.tsv \\
     --against plan.json --manifests next.json

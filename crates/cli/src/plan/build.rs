@@ -16,6 +16,7 @@ use oncewire_plan::evaluate::{Evaluation, Use};
 use oncewire_plan::manifest::{self, Plan};
 use oncewire_plan::network::Role;
 use oncewire_plan::placement::{self, MORE_OPERATIONS, Resource};
+use oncewire_plan::verdict::EQUAL;
 use oncewire_plan::{EachIngress, Instance, LinkId, Outcome, Request, Solution};
 use oncewire_plan::{NodeId, lp::Objective};
 use std::collections::HashMap;
@@ -89,11 +90,12 @@ fn document(
     let mut verdict = Verdict {
         headline: match (request.objective, utilization) {
             (Objective::LinkLoad { .. }, Some([before, after])) => format!(
-                "{}{with} loads the busiest link to {:.1} % of its capacity instead of {:.1} %, and cuts the bytes carried by all links by {:.1} %.",
+                "{}{with} loads the busiest link to {:.1} % of its capacity instead of {:.1} %, and cuts the bytes carried by all links by {:.1} %.{}",
                 plan_of(solution.gap()),
                 100.0 * after,
                 100.0 * before,
-                100.0 * footprint.reduction()
+                100.0 * footprint.reduction(),
+                hop_by_hop_load(instance, schemes, after)
             ),
             _ => match &choice {
                 Some(choice) => choice::headline(choice, &with, solution.gap() <= BEST),
@@ -259,6 +261,25 @@ const BEST: f64 = 1e-3;
 
 fn plan_of(gap: f64) -> &'static str {
     if gap <= BEST { "The best plan" } else { "The plan found" }
+}
+
+/// What hop-by-hop elimination loads the busiest link to, and which of the two is better for that.
+fn hop_by_hop_load(instance: &Instance, schemes: &[Comparison], ours: f64) -> String {
+    let Some(hop) = of(schemes, baseline::Scheme::HopByHop) else { return String::new() };
+    let loads = instance.network.links.iter().zip(&hop.links).filter_map(|(link, bytes)| {
+        link.capacity.map(|capacity| bytes * 8.0 / instance.epoch.0 / capacity.0)
+    });
+    let theirs = loads.fold(0.0, f64::max);
+    let less = |one: f64, other: f64| one < other * (1.0 - EQUAL);
+    let best = match (less(theirs, ours), less(ours, theirs)) {
+        (true, _) => "hop-by-hop",
+        (_, true) => "SmartRE",
+        _ => "neither",
+    };
+    format!(
+        " Hop-by-hop elimination with the same devices loads it to {:.1} %: {best} is better for that.",
+        100.0 * theirs
+    )
 }
 
 /// Where decoders are, if only some links were to have them.

@@ -163,21 +163,21 @@ mod tests {
         hop.encoded_there = Some(0.71);
         assert_eq!(
             headline(&hop, "", true),
-            "Use hop-by-hop elimination: with the same devices, it cuts the bytes carried by all links by 33.3 %, SmartRE's best plan by 26.6 %. SmartRE wins from 2.6 times this load, where hop-by-hop's encoders fingerprint 71.0 % of the packets."
+            "Use hop-by-hop elimination: with the same devices, it cuts the bytes carried by all links by 33.3 %, SmartRE's best plan by 26.6 %. SmartRE wins from 2.60 times this load, where hop-by-hop's encoders fingerprint 71.0 % of the packets."
         );
         hop.encoded_there = Some(1.0);
-        assert!(headline(&hop, "", true).ends_with("SmartRE wins from 2.6 times this load on."));
+        assert!(headline(&hop, "", true).ends_with("SmartRE wins from 2.60 times this load on."));
         let mut smart = example(Scheme::SmartRe);
         smart.smartre_from_load = Some(0.4);
         assert_eq!(
             headline(&smart, " with decoders on 10 of 28 links", false),
-            "Use SmartRE: the plan found with decoders on 10 of 28 links cuts the bytes carried by all links by 26.6 %, hop-by-hop elimination with as many devices by 20.0 %. Hop-by-hop wins below 0.4 times this load."
+            "Use SmartRE: the plan found with decoders on 10 of 28 links cuts the bytes carried by all links by 26.6 %, hop-by-hop elimination with as many devices by 20.0 %. Hop-by-hop wins below 0.400 times this load."
         );
         smart.smartre_from_load = None;
         smart.loads_tried = Some([0.015625, 64.0]);
         assert!(
             headline(&smart, "", true)
-                .ends_with("That holds at all loads tried, 0.0156 to 64 times this one.")
+                .ends_with("That holds at all loads tried, 0.016 to 64 times this one.")
         );
     }
 

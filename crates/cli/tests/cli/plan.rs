@@ -298,6 +298,12 @@ fn link_load_with_capacities_given_and_assumed() {
         assert!(highest < document["verdict"]["utilization_before"].as_f64().expect("a number"));
     }
     assert_eq!(given["verdict"], assumed["verdict"]);
+    // The other scheme is named, with what it would do.
+    let words = given["verdict"]["headline"].as_str().expect("text");
+    assert!(words.contains("Hop-by-hop elimination with the same devices loads it to"), "{words}");
+    let less = document(&map, &["--objective", "link-load", "--encodings", "1000"]);
+    let words = less["verdict"]["headline"].as_str().expect("text");
+    assert!(words.ends_with("SmartRE is better for that."), "{words}");
 }
 
 /// The document without times.

@@ -121,7 +121,7 @@ pub(super) fn choice(document: &Document) -> Table {
             vec![name.into(), found, bound, Cell::None, Cell::None, Cell::None]
         };
         let lean = choice.smartre_lean.as_ref();
-        let lean = lean.map(|lean| whole("SmartRE, fewest devices for 95 %", lean));
+        let lean = lean.map(|lean| whole("SmartRE, fewest for 95 %", lean));
         let others = [
             whole("hop-by-hop", &choice.hop_by_hop),
             limited("hop-by-hop, as many devices", &choice.at_devices),
