@@ -24,7 +24,7 @@ pub(crate) mod tunnel;
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use https::CaArgs;
+pub(crate) use https::{CaArgs, OriginArgs, TerminateArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};

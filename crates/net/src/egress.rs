@@ -7,6 +7,7 @@ use crate::allow::AllowList;
 use crate::domain::{self, Site};
 use crate::driver::{Driver, FlowSignals, OpenedFlow};
 use crate::flows::FlowLine;
+use crate::https::{Origins, serve_tls};
 use crate::keys::AuthorizedPeers;
 use crate::listener::{Bind, Forward};
 use crate::log_limit::LogLimit;
@@ -27,6 +28,8 @@ use tracing::{debug, info, warn};
 pub(crate) enum FlowRequest {
     /// Connect to this target.
     Tcp(Target),
+    /// Connect to this target, and begin TLS if the flow says so.
+    Tls(Target),
     /// Listen here, and open a flow for every connection.
     Listen(Bind),
     /// A connection to the listener that this peer was asked to open.
@@ -38,6 +41,10 @@ impl FlowRequest {
         let (kind, rest) = std::str::from_utf8(target).ok()?.split_once(':')?;
         match kind {
             "tcp" => rest.parse().ok().map(FlowRequest::Tcp),
+            "tls" => {
+                let target: Option<Target> = rest.parse().ok();
+                target.filter(|target| matches!(target.host(), Host::Name(_))).map(FlowRequest::Tls)
+            }
             "listen" => rest.parse().ok().map(FlowRequest::Listen),
             "from" => rest.parse().ok().map(FlowRequest::From),
             _ => None,
@@ -47,6 +54,7 @@ impl FlowRequest {
     pub(crate) fn target(&self) -> Vec<u8> {
         match self {
             FlowRequest::Tcp(target) => format!("tcp:{target}"),
+            FlowRequest::Tls(target) => format!("tls:{target}"),
             FlowRequest::Listen(bind) => format!("listen:{bind}"),
             FlowRequest::From(bind) => format!("from:{bind}"),
         }
@@ -65,6 +73,8 @@ pub struct Egress {
     pub reverse: Vec<Forward>,
     /// Time limit for connecting to one address.
     pub connect_timeout: Duration,
+    /// How the origins of services are verified that the peer opens.
+    pub origins: Origins,
 }
 
 impl Egress {
@@ -98,14 +108,21 @@ pub(crate) async fn serve_flow(driver: Arc<Driver>, opened: OpenedFlow, rules: R
     let Some(signals) = driver.signals(flow) else { return };
     let line = FlowLine::new(driver.label(), &owner, String::from_utf8_lossy(&target));
     let result = tokio::select! {
-        result = reach(&driver, &signals, flow, &target, owner, rules) => result,
+        result = reach(&driver, &signals, flow, &target, owner, rules.clone()) => result,
         // The peer gave the flow up.
         () = signals.gone.notified() => Ok(None),
     };
     match result {
         Ok(Some(stream)) => {
             driver.with(|session| session.accept(flow, Instant::now()));
-            let how = pump(&driver, flow, &signals, stream, None).await;
+            let how = match FlowRequest::parse(&target) {
+                Some(FlowRequest::Tls(target)) => {
+                    let egress = &rules.egress;
+                    let origin = (target.host(), &egress.origins);
+                    serve_tls(&driver, flow, &signals, stream, origin, egress.connect_timeout).await
+                }
+                _ => pump(&driver, flow, &signals, stream, None).await,
+            };
             line.ended(&signals, how);
         }
         Ok(None) => {
@@ -197,7 +214,7 @@ async fn reach(
 /// The addresses that a request leads to, if the rules allow it.
 async fn find(request: FlowRequest, rules: &Rules) -> Result<Vec<SocketAddr>, Refusal> {
     match request {
-        FlowRequest::Tcp(target) => rules.allow().resolve(&target).await,
+        FlowRequest::Tcp(target) | FlowRequest::Tls(target) => rules.allow().resolve(&target).await,
         FlowRequest::From(bind) => {
             let forward = rules
                 .egress
@@ -296,6 +313,7 @@ mod tests {
         for request in [
             FlowRequest::Tcp("origin.example:80".parse().unwrap()),
             FlowRequest::Tcp("[2001:db8::1]:443".parse().unwrap()),
+            FlowRequest::Tls("origin.example:443".parse().unwrap()),
             FlowRequest::Listen("127.0.0.1:9000".parse().unwrap()),
             FlowRequest::From("[::1]:9000".parse().unwrap()),
         ] {
@@ -307,6 +325,8 @@ mod tests {
             b"tcp:origin",
             b"",
             b"tcp:a b:80",
+            b"tls:127.0.0.1:443",
+            b"tls:[::1]:443",
             b"\xff",
             b"listen:x:70000",
         ] {

@@ -77,6 +77,7 @@ impl Loopback {
             forwards: vec![Forward { bind: bind(), target: origin, domain: None }],
             reverse: Vec::new(),
             proxies: Vec::new(),
+            https: None,
         }))?;
         runtime
             .block_on(client.established(Duration::from_secs(10)))

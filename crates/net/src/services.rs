@@ -119,7 +119,9 @@ impl Services {
     pub(crate) fn enter(&self, target: &[u8]) -> Option<Arc<Service>> {
         let service = match FlowRequest::parse(target) {
             Some(FlowRequest::Listen(_)) => return None,
-            Some(FlowRequest::Tcp(target)) => self.named(&target.to_string()),
+            Some(FlowRequest::Tcp(target) | FlowRequest::Tls(target)) => {
+                self.named(&target.to_string())
+            }
             Some(from @ FlowRequest::From(_)) => {
                 self.named(&String::from_utf8_lossy(&from.target()))
             }

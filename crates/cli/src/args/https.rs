@@ -1,7 +1,10 @@
 //! Arguments of `ca`, and those of `serve` and `connect` about HTTPS.
 
+use super::tunnel::{defaults, texts};
 use clap::Args;
-use oncewire_net::https::Service;
+use oncewire_net::https::{NamedCertificate, Pin, Service};
+use oncewire_net::target::Host;
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// Default of [`CaArgs::days`]: five years.
@@ -37,4 +40,56 @@ pub(crate) struct CaArgs {
     /// Print one JSON document instead of how to install it
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options of `connect` about HTTPS.
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+pub(crate) struct TerminateArgs {
+    /// HTTPS services to open, NAME[:PORT], so that repeats in them are found; *.NAME is every name
+    /// below. Separated by commas; repeatable. Needs --ca. All else passes untouched
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "HTTPS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) terminate: Vec<Service>,
+    /// Private key of the CA that applications trust for that, made by `oncewire ca`
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Its certificate [default: the file of --ca, with .crt in the place of .key]
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// A service to open with its own certificate, NAME[:PORT]=CERTIFICATE:KEY, two files in PEM;
+    /// repeatable
+    #[arg(long, value_name = "SERVICE", help_heading = "HTTPS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) https: Vec<NamedCertificate<Service>>,
+}
+
+impl Default for TerminateArgs {
+    fn default() -> TerminateArgs {
+        defaults()
+    }
+}
+
+/// Options of `serve` about HTTPS.
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+pub(crate) struct OriginArgs {
+    /// CAs that verify the origins of HTTPS services that peers open, in PEM [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub(crate) origin_ca: Option<PathBuf>,
+    /// A key that such an origin must have, NAME=sha256/BASE64 (RFC 7469); repeatable
+    #[arg(long, value_name = "PIN", help_heading = "HTTPS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) origin_pin: Vec<Pin>,
+    /// A certificate for such an origin that asks for one, NAME=CERTIFICATE:KEY; repeatable. Every
+    /// peer that may reach the origin uses it
+    #[arg(long, value_name = "CERTIFICATE", help_heading = "HTTPS")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) origin_cert: Vec<NamedCertificate<Host>>,
+}
+
+impl Default for OriginArgs {
+    fn default() -> OriginArgs {
+        defaults()
+    }
 }

@@ -6,8 +6,8 @@
 //! underscores. `docs/examples` has a file with every key; a test compares it with these
 //! structures.
 
-use super::CodecArgs;
 use super::admin::AdminAddress;
+use super::{CodecArgs, OriginArgs, TerminateArgs};
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
 use crate::report::Price;
 use clap::{Args, ValueEnum};
@@ -203,6 +203,9 @@ pub(crate) struct ServeArgs {
     pub(crate) max_sessions: usize,
     #[command(flatten)]
     #[serde(skip)]
+    pub(crate) origins: OriginArgs,
+    #[command(flatten)]
+    #[serde(skip)]
     pub(crate) endpoint: EndpointArgs,
 }
 
@@ -237,6 +240,9 @@ pub(crate) struct ConnectArgs {
     pub(crate) proxy: Vec<ProxyListener>,
     #[command(flatten)]
     #[serde(skip)]
+    pub(crate) https: TerminateArgs,
+    #[command(flatten)]
+    #[serde(skip)]
     pub(crate) endpoint: EndpointArgs,
 }
 
@@ -267,7 +273,8 @@ impl FileArgs for ServeArgs {
     const ROLE: RoleName = RoleName::Serve;
 
     fn from_toml(text: &str) -> Result<ServeArgs, toml::de::Error> {
-        Ok(ServeArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
+        let (endpoint, origins) = (EndpointArgs::from_toml(text)?, toml::from_str(text)?);
+        Ok(ServeArgs { endpoint, origins, ..toml::from_str(text)? })
     }
 }
 
@@ -281,7 +288,8 @@ impl FileArgs for ConnectArgs {
     const ROLE: RoleName = RoleName::Connect;
 
     fn from_toml(text: &str) -> Result<ConnectArgs, toml::de::Error> {
-        Ok(ConnectArgs { endpoint: EndpointArgs::from_toml(text)?, ..toml::from_str(text)? })
+        let (endpoint, https) = (EndpointArgs::from_toml(text)?, toml::from_str(text)?);
+        Ok(ConnectArgs { endpoint, https, ..toml::from_str(text)? })
     }
 }
 
@@ -350,7 +358,9 @@ pub(super) fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
     text(from).map(Some)
 }
 
-fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
     Ok(Vec::<Text<T>>::deserialize(from)?.into_iter().map(|Text(value)| value).collect())
 }
 

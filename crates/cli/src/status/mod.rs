@@ -1,5 +1,6 @@
 //! `oncewire status`, and what it is answered.
 
+mod https;
 mod link;
 pub(crate) mod text;
 mod tunnel;

@@ -13,7 +13,7 @@ const MOST_SERVICES: usize = 10;
 /// The status as people read it. Some text in it comes from the peers.
 pub(super) fn report(status: &Status) -> Report {
     let about = about(status);
-    let sections = if status.sessions.is_empty() {
+    let mut sections = if status.sessions.is_empty() {
         vec![about.text("no session")]
     } else {
         vec![
@@ -24,6 +24,9 @@ pub(super) fn report(status: &Status) -> Report {
             notes(&status.sessions),
         ]
     };
+    if !status.https.is_empty() {
+        sections.push(super::https::section(&status.https));
+    }
     Report { kind: "Status", title: status.role.name().into(), sections, ..Report::default() }
 }
 
@@ -283,7 +286,7 @@ const LITTLE: u64 = 64 << 10;
 
 /// The share of the payload that was saved. A direction that carries little, or little but
 /// acknowledgements, writes more than its payload, and the share says nothing.
-fn saved(wire: u64, sent: u64) -> Cell {
+pub(super) fn saved(wire: u64, sent: u64) -> Cell {
     let says_nothing = sent == 0 || wire / 2 > sent || (wire > sent && sent < LITTLE);
     if says_nothing { Cell::None } else { stdout::savings(wire, sent).into() }
 }

@@ -2,6 +2,7 @@
 //! options name.
 
 use super::file::Options;
+use super::https;
 use crate::args::tunnel::{EndpointArgs, FLOW_MEMORY, InsideName};
 use crate::args::{ConnectArgs, RoleName, ServeArgs, TunnelArgs};
 use crate::failure::{Failure, Outcome, without_number};
@@ -176,6 +177,7 @@ fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
 pub(super) fn serve(options: &Options<ServeArgs>) -> Outcome<(ServeConfig, Process)> {
     let (mut endpoint, process) = endpoint(options)?;
     endpoint.egress = egress(options, &endpoint.egress)?;
+    endpoint.egress.origins = https::origins(options)?;
     let mut listen = options.args.listen.clone();
     if listen.is_empty() {
         listen = ServeArgs::default().listen;
@@ -216,7 +218,10 @@ pub(super) fn connect(options: &Options<ConnectArgs>) -> Outcome<(ConnectConfig,
     if forward.is_empty() && reverse.is_empty() && proxy.is_empty() {
         return Err(options.missing("nothing to forward: pass -L, -R or --proxy"));
     }
-    Ok((ConnectConfig { endpoint, server, forwards: forward, reverse, proxies: proxy }, process))
+    let https = https::https(options)?;
+    let config =
+        ConnectConfig { endpoint, server, forwards: forward, reverse, proxies: proxy, https };
+    Ok((config, process))
 }
 
 /// What `check-config` found in the file of a server, and why that will not work although it is
@@ -251,13 +256,18 @@ pub(crate) fn describe_server(file: &Path) -> Outcome<(String, Vec<&'static str>
 /// As [`describe_server`], of a client.
 pub(crate) fn describe_client(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
     let config = connect(&Options::of_file(file)?)?.0;
-    let parts = [
+    let mut parts = vec![
         format!("server {}", config.server),
         counted(config.forwards.len(), "forward", "forwards"),
         counted(config.reverse.len(), "reverse forward", "reverse forwards"),
         counted(config.proxies.len(), "proxy", "proxies"),
     ];
-    Ok(describe(RoleName::Connect, &config.endpoint, &parts, Vec::new()))
+    let mut warnings = Vec::new();
+    if let Some(https) = &config.https {
+        parts.push(counted(https.services().len(), "HTTPS service", "HTTPS services"));
+        warnings.extend(https::warnings(https));
+    }
+    Ok(describe(RoleName::Connect, &config.endpoint, &parts, warnings))
 }
 
 fn counted(n: usize, one: &str, many: &str) -> String {

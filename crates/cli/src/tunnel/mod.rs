@@ -3,6 +3,7 @@
 mod admin;
 mod config;
 mod file;
+mod https;
 mod log;
 
 use crate::args::KeygenArgs;
@@ -101,6 +102,10 @@ pub(crate) fn serve(given: &ArgMatches) -> Outcome {
 
 pub(crate) fn connect(given: &ArgMatches) -> Outcome {
     let (config, process) = config::connect(&Options::read(given)?)?;
+    let warnings = config.https.as_ref().map(https::warnings).unwrap_or_default();
+    for warning in warnings {
+        crate::failure::note(warning);
+    }
     run(Role::Connect(config), process, Box::new(|| Ok(None)))
 }
 

@@ -9,6 +9,7 @@
 mod browser;
 mod configuration;
 mod history;
+mod https;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]

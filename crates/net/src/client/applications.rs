@@ -5,8 +5,9 @@ use crate::domain::{self, DomainName, Site};
 use crate::driver::{Driver, FlowSignals};
 use crate::egress::{FlowRequest, log_no_flow};
 use crate::flows::FlowLine;
+use crate::https::{Client, From, TlsFlow};
 use crate::log_limit::LogLimit;
-use crate::proxy::{self, ProxyError, Request};
+use crate::proxy::{self, ProxyError, ProxyProtocol, Request};
 use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
 use crate::sockets::{accept, reset_on_drop};
@@ -63,13 +64,15 @@ impl Shared {
         }
     }
 
-    /// Opens a flow to a target.
+    /// Opens a flow to a target, on which the other end begins TLS if the flow says so.
     async fn open(
         &self,
         target: &Target,
         owner: &Owner,
+        tls: bool,
     ) -> Result<(Arc<Driver>, FlowId, Arc<FlowSignals>), Refusal> {
-        let request = FlowRequest::Tcp(target.clone()).target();
+        let target_of = if tls { FlowRequest::Tls } else { FlowRequest::Tcp };
+        let request = target_of(target.clone()).target();
         let until = Instant::now() + WAIT_FOR_SESSION;
         let error = loop {
             let Some(driver) = self.session(until.saturating_duration_since(Instant::now())).await
@@ -112,11 +115,27 @@ impl Shared {
 
     async fn forward(&self, stream: TcpStream, target: &Target, owner: &Owner) {
         let line = FlowLine::new(&self.server, owner, target);
-        match self.open(target, owner).await {
+        let service = self.https.as_ref().and_then(|https| Some((https, https.find(target)?)));
+        match self.open(target, owner, service.is_some()).await {
             // Does not wait for the origin: what the application sends meanwhile travels with the
             // request.
             Ok((driver, flow, signals)) => {
-                let how = pump(&driver, flow, &signals, stream, None).await;
+                let how = match service {
+                    None => pump(&driver, flow, &signals, stream, None).await,
+                    Some((https, at)) => {
+                        let tls = TlsFlow {
+                            https,
+                            at,
+                            target,
+                            from: From::of(&stream, owner),
+                            driver: &driver,
+                            flow,
+                            signals: &signals,
+                        };
+                        let done = tls.carry(stream, Vec::new()).await;
+                        self.carried(done, target, owner).await
+                    }
+                };
                 if let Some(Err(code)) = signals.answer() {
                     let refused = Refusal::from_reset(code);
                     log_refusal(target, refused);
@@ -128,6 +147,29 @@ impl Shared {
             Err(refused) => {
                 reset_on_drop(&stream);
                 line.denied(refused);
+            }
+        }
+    }
+
+    /// After an attempt to open a connection: carries it by another flow, if it is to pass.
+    async fn carried(&self, done: Client, target: &Target, owner: &Owner) -> &'static str {
+        let (stream, first) = match done {
+            Client::Done(how) => return how,
+            Client::Pass(stream, first) => (stream, first),
+        };
+        match self.open(target, owner, false).await {
+            Ok((driver, flow, signals)) => {
+                if !write_all(&driver, flow, &signals, &first).await {
+                    reset_on_drop(&stream);
+                    driver.forget(flow);
+                    return "reset by the other end";
+                }
+                signals.note_carried([first.len(), 0]);
+                pump(&driver, flow, &signals, stream, None).await
+            }
+            Err(_) => {
+                reset_on_drop(&stream);
+                "refused"
             }
         }
     }
@@ -161,7 +203,11 @@ impl Shared {
 
     async fn proxy(&self, mut stream: TcpStream, request: Request, owner: &Owner) {
         let line = FlowLine::new(&self.server, owner, &request.target);
-        let (driver, flow, signals) = match self.open(&request.target, owner).await {
+        // A plain request is none for TLS.
+        let https = self.https.as_ref().filter(|_| request.protocol != ProxyProtocol::Http);
+        let service = https.and_then(|https| Some((https, https.find(&request.target)?)));
+        let opened = self.open(&request.target, owner, service.is_some()).await;
+        let (driver, flow, signals) = match opened {
             Ok(opened) => opened,
             Err(refused) => {
                 line.denied(refused);
@@ -169,8 +215,9 @@ impl Shared {
                 return;
             }
         };
-        // The first bytes travel with the request to connect.
-        let first = write_all(&driver, flow, &signals, &request.first);
+        // The first bytes travel with the request to connect, unless they decide what it is.
+        let first = if service.is_some() { &[][..] } else { &request.first };
+        let first = write_all(&driver, flow, &signals, first);
         let answer = async {
             loop {
                 if let Some(answer) = signals.answer() {
@@ -182,7 +229,21 @@ impl Shared {
         let (_, answer) = tokio::join!(first, answer);
         match answer {
             Ok(()) => {
-                if proxy::accept(&mut stream, &request).await.is_ok() {
+                let accepted = proxy::accept(&mut stream, &request).await.is_ok();
+                if accepted && let Some((https, at)) = service {
+                    let tls = TlsFlow {
+                        https,
+                        at,
+                        target: &request.target,
+                        from: From::of(&stream, owner),
+                        driver: &driver,
+                        flow,
+                        signals: &signals,
+                    };
+                    let done = tls.carry(stream, request.first).await;
+                    let how = self.carried(done, &request.target, owner).await;
+                    line.ended(&signals, how);
+                } else if accepted {
                     let how = pump(&driver, flow, &signals, stream, request.rest).await;
                     line.ended(&signals, how);
                 } else {

@@ -11,6 +11,7 @@ use crate::drain::drain_all;
 use crate::driver::Driver;
 use crate::endpoint::{Endpoint, NetError, session_status};
 use crate::handshake::HandshakeError;
+use crate::https::Https;
 use crate::keys::PublicKey;
 use crate::listener::{Forward, ProxyListener};
 use crate::log_limit::LogLimit;
@@ -44,6 +45,8 @@ pub struct ConnectConfig {
     pub reverse: Vec<Forward>,
     /// Listeners of the SOCKS5 and HTTP proxy.
     pub proxies: Vec<ProxyListener>,
+    /// HTTPS services that are opened.
+    pub https: Option<Https>,
 }
 
 /// Pauses between attempts to reach the server double from the first to the second.
@@ -71,6 +74,7 @@ struct Shared {
     endpoint: Endpoint,
     server: Target,
     reverse: Vec<Forward>,
+    https: Option<Https>,
     config: Settings,
     raw_key: TlsConnector,
     certificate: TlsConnector,
@@ -142,6 +146,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
     let shared = Arc::new(Shared {
         server: config.server,
         reverse: config.reverse,
+        https: config.https,
         config: session,
         raw_key,
         certificate,
@@ -275,6 +280,7 @@ impl Connection {
             socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             last_failure: shared.last_failure().map(|error| error.to_string()),
+            https: shared.https.as_ref().map(Https::status).unwrap_or_default(),
             sessions,
             ..Status::default()
         }

@@ -136,6 +136,8 @@ pub struct NewAuthority {
 /// A CA and its key.
 pub struct Authority {
     certificate: CertificateDer<'static>,
+    /// What is to be sent after a certificate that it issued: nothing, if it is a root.
+    chain: Vec<CertificateDer<'static>>,
     issuer: Issuer<'static, KeyPair>,
     facts: Facts,
     path: PathBuf,
@@ -169,7 +171,7 @@ impl NewAuthority {
             // A key alone is of no use, and nobody has seen it.
             let _ = std::fs::remove_file(key);
         })?;
-        Authority::new(made.der().clone(), pair, certificate, key)
+        Authority::new(vec![made.der().clone()], pair, certificate, key)
     }
 
     fn params(&self, pair: &KeyPair) -> Result<CertificateParams, AuthorityError> {
@@ -217,18 +219,21 @@ impl Authority {
     pub fn load(key: &Path, certificate: &Path) -> Result<Authority, AuthorityError> {
         let der = private_key(key)?;
         let pair = KeyPair::try_from(&der).map_err(|_| AuthorityError::KeyKind(key.into()))?;
-        let first = certificates(certificate)?.swap_remove(0);
-        Authority::new(first, pair, certificate, key)
+        Authority::new(certificates(certificate)?, pair, certificate, key)
     }
 
     fn new(
-        certificate: CertificateDer<'static>,
+        mut chain: Vec<CertificateDer<'static>>,
         pair: KeyPair,
         path: &Path,
         key: &Path,
     ) -> Result<Authority, AuthorityError> {
         let no_certificate = || AuthorityError::Pem { path: path.into(), what: "certificate" };
+        let certificate = chain.first().cloned().ok_or_else(no_certificate)?;
         let parsed = webpki::EndEntityCert::try_from(&certificate).map_err(|_| no_certificate())?;
+        if parsed.issuer() == parsed.subject() {
+            chain.clear();
+        }
         let facts = Facts::of(&certificate).ok_or_else(|| AuthorityError::Subject(path.into()))?;
         let spki = rcgen::PublicKeyData::subject_public_key_info(&pair);
         if parsed.subject_public_key_info().as_ref() != spki {
@@ -253,7 +258,7 @@ impl Authority {
             params.key_identifier_method = KeyIdMethod::PreSpecified(id.clone());
         }
         let issuer = Issuer::new(params, pair);
-        let authority = Authority { certificate, issuer, facts, path: path.into() };
+        let authority = Authority { certificate, chain, issuer, facts, path: path.into() };
         // Whoever verifies compares the names byte by byte.
         let probe = authority.issue("probe.invalid", authority.issuer.key())?;
         let issued = webpki::EndEntityCert::try_from(&probe).map_err(|_| no_certificate())?;
@@ -292,6 +297,11 @@ impl Authority {
     /// Its certificate.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
+    }
+
+    /// Certificates that lead from it to a CA that applications trust.
+    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
     }
 
     /// SHA-256 of its certificate in hexadecimal, as programs show it to people.

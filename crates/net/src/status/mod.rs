@@ -10,6 +10,7 @@ mod serial;
 #[cfg(test)]
 mod tests;
 
+pub use crate::https::HttpsStatus;
 pub use document::{Document, DocumentError, FORMAT};
 #[cfg(target_os = "linux")]
 pub(crate) use link::DropCounters;
@@ -105,6 +106,8 @@ pub struct Status {
     pub history: Option<HistoryStatus>,
     /// The services, those that carried most first.
     pub services: Vec<ServiceStatus>,
+    /// The HTTPS services that a client may open.
+    pub https: Vec<HttpsStatus>,
     /// The sessions.
     pub sessions: Vec<SessionStatus>,
 }

@@ -1,6 +1,8 @@
 //! All counters and gauges of a status, one by one, for programs that export them.
 
-use super::{Document, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status, Traffic};
+use super::{
+    Document, HttpsStatus, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status, Traffic,
+};
 use oncewire_session::MetricKind::{self, Counter, Gauge};
 use oncewire_session::MetricUnit::{self, Bytes, Count, Microseconds, Seconds};
 use oncewire_session::{Metric, Metrics};
@@ -11,9 +13,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Where the metric belongs. Empty for what is of the whole process; otherwise `session`, `here`
-    /// and `there` (the counters of a session's two ends), `service`, `sent`, `received` and `dropped` (of a
-    /// link), `peer`, and `peer_sent`, `peer_received` and `peer_dropped`. With the metric's name it
-    /// is unique but for labels.
+    /// and `there` (the counters of a session's two ends), `service`, `https`, `sent`, `received` and
+    /// `dropped` (of a link), `peer`, and `peer_sent`, `peer_received` and `peer_dropped`. With the
+    /// metric's name it is unique but for labels.
     pub scope: &'static str,
     /// The metric.
     pub metric: &'static Metric,
@@ -161,6 +163,68 @@ const SESSION: &[Field<SessionStatus>] = &[
     ),
 ];
 
+const HTTPS: &[Field<HttpsStatus>] = &[
+    field("opened", Counter, Count, "Connections to the service that were opened.", |s| {
+        whole(s.opened)
+    }),
+    field(
+        "refused_by_clients",
+        Counter,
+        Count,
+        "Connections in which a client refused the certificate.",
+        |s| whole(s.refused_by_clients),
+    ),
+    field(
+        "failed_handshakes",
+        Counter,
+        Count,
+        "Connections whose TLS failed for another reason at the client's side.",
+        |s| whole(s.failed_handshakes),
+    ),
+    field(
+        "clients_passed",
+        Gauge,
+        Count,
+        "Clients whose connections pass untouched now, because they have refused a certificate.",
+        |s| whole(s.clients_passed),
+    ),
+    field(
+        "content_sent_bytes",
+        Counter,
+        Bytes,
+        "Bytes of content that went to the service, opened and passed.",
+        |s| whole(s.sent),
+    ),
+    field(
+        "content_received_bytes",
+        Counter,
+        Bytes,
+        "Bytes of content that came from the service, opened and passed.",
+        |s| whole(s.received),
+    ),
+    field(
+        "wire_sent_bytes",
+        Counter,
+        Bytes,
+        "Bytes of the tunnel's messages that carried the content to the service.",
+        |s| whole(s.wire_sent),
+    ),
+    field(
+        "wire_received_bytes",
+        Counter,
+        Bytes,
+        "Bytes of the tunnel's messages that carried the content from the service.",
+        |s| whole(s.wire_received),
+    ),
+];
+
+const PASSED: Metric = Metric {
+    name: "passed",
+    kind: Counter,
+    unit: Count,
+    help: "Connections to the service whose bytes passed untouched, by reason.",
+};
+
 const LINK: &[Field<LinkStatus>] = &[
     field("uptime_seconds", Gauge, Seconds, UPTIME, |s| time(s.uptime)),
     field("mtu_bytes", Gauge, Bytes, "Longest inner packet.", |s| whole(s.mtu.into())),
@@ -277,6 +341,15 @@ impl Status {
         samples.fields("", TUNNEL, &Vec::new(), self);
         for ServiceStatus { name, counters } in &self.services {
             samples.metrics("service", &vec![("service", name.clone())], counters);
+        }
+        for service in &self.https {
+            let labels = vec![("service", service.name.clone())];
+            samples.fields("https", HTTPS, &labels, service);
+            for (why, &count) in &service.passed {
+                let why = ("why", why.clone());
+                let labels = labels.iter().cloned().chain([why]).collect();
+                samples.push("https", &PASSED, &labels, whole(count));
+            }
         }
         for (session, labels) in self.sessions.iter().zip(self.session_labels()) {
             samples.fields("session", SESSION, &labels, session);

@@ -58,6 +58,19 @@ fn tunnel() -> Status {
             name: "origin.example:443".into(),
             counters: numbered(200),
         }],
+        https: vec![HttpsStatus {
+            name: "*.pypi.example".into(),
+            opened: 31,
+            passed: [("not_tls".to_owned(), 32), ("origin_issuer".to_owned(), 33)].into(),
+            refused_by_clients: 34,
+            failed_handshakes: 35,
+            clients_passed: 36,
+            sent: 37,
+            received: 38,
+            wire_sent: 39,
+            wire_received: 40,
+            last_problem: Some("no".into()),
+        }],
         sessions: vec![session, other],
     }
 }
@@ -157,6 +170,10 @@ fn every_number_of_a_document_is_a_sample() {
                     assert_eq!(label("service").unwrap().1, "origin.example:443");
                     "/services/0".into()
                 }
+                ("https", None, None) => match label("why") {
+                    Some((_, why)) => format!("/https/0/passed/{why}"),
+                    None => "/https/0".into(),
+                },
                 (way, None, None) => format!("/{way}"),
                 (scope, None, Some((_, key))) => {
                     let at = usize::from(key != "ow1a");
@@ -166,7 +183,10 @@ fn every_number_of_a_document_is_a_sample() {
                 }
                 unknown => panic!("{unknown:?}"),
             };
-            let path = format!("{place}/{}", metric.name);
+            let path = match metric.name {
+                "passed" => place,
+                name => format!("{place}/{name}"),
+            };
             let shown = document.pointer(&path).and_then(number);
             assert_eq!(shown, Some(value), "{path}");
             assert!(metric.help.ends_with('.'), "{path}: {}", metric.help);

@@ -9,6 +9,7 @@ mod ends;
 mod faults;
 mod flows;
 mod hostile;
+mod https;
 mod memory;
 mod owners;
 mod pair;

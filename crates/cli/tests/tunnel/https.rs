@@ -1,0 +1,559 @@
+//! HTTPS of named services, between real programs.
+
+use crate::support::{
+    End, ONCEWIRE, PATIENCE, Plan, Tunnel, application, assert_same, finish, oncewire, origin,
+    succeed, text, wait_until,
+};
+use oncewire_testkit::need_tool;
+use oncewire_testkit::servers::{Running, free_port, incompressible, wait_for_port};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Certificates in a directory: a CA of the site for `connect`, and one that signs origins.
+struct Certificates {
+    dir: TempDir,
+}
+
+impl Certificates {
+    fn new() -> Certificates {
+        let dir = TempDir::new().unwrap();
+        for name in ["site", "origins"] {
+            let [key, certificate] =
+                ["key", "crt"].map(|end| dir.path().join(format!("{name}.{end}")));
+            succeed(
+                Command::new(ONCEWIRE)
+                    .arg("ca")
+                    .args([key, certificate])
+                    .args(["--only", "localhost"]),
+            );
+        }
+        let all = Certificates { dir };
+        all.sign("good", "localhost", "30");
+        all
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Has the origins' CA sign a certificate for a name.
+    fn sign(&self, file: &str, name: &str, days: &str) {
+        let [key, request, certificate, extensions] =
+            ["key", "csr", "crt", "ext"].map(|end| self.path(&format!("{file}.{end}")));
+        std::fs::write(&extensions, format!("subjectAltName=DNS:{name}\n")).unwrap();
+        let openssl = || Command::new("openssl");
+        succeed(
+            openssl()
+                .args(["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+                .args(["-nodes", "-subj", "/CN=x", "-keyout", &key, "-out", &request]),
+        );
+        succeed(
+            openssl()
+                .args(["x509", "-req", "-in", &request, "-days", days, "-extfile", &extensions])
+                .args([
+                    "-CA",
+                    &self.path("origins.crt"),
+                    "-CAkey",
+                    &self.path("origins.key"),
+                    "-set_serial",
+                    "7",
+                    "-out",
+                    &certificate,
+                ]),
+        );
+    }
+}
+
+/// A tunnel that opens `localhost` at these ports, with a proxy.
+fn tunnel(certificates: &Certificates, ports: &[u16]) -> Tunnel {
+    let services: Vec<_> = ports.iter().map(|port| format!("localhost:{port}")).collect();
+    Plan::new()
+        .only("localhost:*".into())
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--proxy", "127.0.0.1:0", "--ca", &certificates.path("site.key")])
+        .connect(&["--terminate", &services.join(",")])
+        .start()
+}
+
+/// What `status --json` says of a service.
+fn service(end: &End, at: usize) -> Value {
+    end.status()["https"][at].clone()
+}
+
+/// curl through the tunnel's proxy, trusting only the CA of this file.
+fn curl(tunnel: &Tunnel, scheme: &str, ca: &str, args: &[&str]) -> Output {
+    let proxy = format!("{scheme}://{}", tunnel.way(0));
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--noproxy", "", "-m", "25", "--proxy", &proxy, "--cacert", ca]);
+    finish(command.args(args))
+}
+
+#[track_caller]
+fn fetched(output: Output) -> Vec<u8> {
+    assert!(output.status.success(), "{}", text(&output));
+    output.stdout
+}
+
+/// nginx with TLS and HTTP/2, which serves a directory.
+struct Nginx {
+    port: u16,
+    dir: TempDir,
+    _running: Running,
+}
+
+impl Nginx {
+    fn start(program: &Path, certificates: &Certificates, more: &str) -> Nginx {
+        let dir = TempDir::new().unwrap();
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let (path, port) = (dir.path().display(), free_port().unwrap());
+        std::fs::create_dir(dir.path().join("www")).unwrap();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {path}/{name};\n"))
+            .concat();
+        let (certificate, key) = (certificates.path("good.crt"), certificates.path("good.key"));
+        let config = format!(
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log warn;
+            events {{ worker_connections 256; }}
+            http {{
+              access_log off; default_type application/octet-stream; {temporary}
+              server {{
+                listen 127.0.0.1:{port} ssl http2; root {path}/www;
+                ssl_certificate {certificate}; ssl_certificate_key {key}; {more}
+              }}
+            }}\n"
+        );
+        std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-e").arg(dir.path().join("log")).arg("-c").arg(dir.path().join("nginx.conf"));
+        let running = Running::start(command.stderr(Stdio::null())).unwrap();
+        wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
+        Nginx { port, dir, _running: running }
+    }
+
+    fn publish(&self, name: &str, content: &[u8]) {
+        std::fs::write(self.dir.path().join("www").join(name), content).unwrap();
+    }
+}
+
+/// `openssl s_server` that answers each request with a page.
+fn s_server(args: &[&str]) -> (u16, Running) {
+    let port = free_port().unwrap();
+    let mut command = Command::new("openssl");
+    command
+        .args(["s_server", "-quiet", "-www", "-accept", &format!("127.0.0.1:{port}")])
+        .args(args);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let running = Running::start(&mut command).unwrap();
+    wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
+    (port, running)
+}
+
+#[test]
+fn a_named_service_costs_little_again_by_http_1_and_2_and_each_listener() {
+    let (nginx, _, _) = (need_tool!("nginx"), need_tool!("curl"), need_tool!("openssl"));
+    let certificates = Certificates::new();
+    let nginx = Nginx::start(&nginx, &certificates, "");
+    let content = incompressible(41, 600_000);
+    nginx.publish("file", &content);
+    let tunnel = tunnel(&certificates, &[nginx.port]);
+    let (url, site) =
+        (format!("https://localhost:{}/file", nginx.port), certificates.path("site.crt"));
+    let get = |scheme: &str, version: &str| {
+        let (got, cost) = tunnel.cost(|| fetched(curl(&tunnel, scheme, &site, &[version, &url])));
+        assert_same(&got, &content, version);
+        cost
+    };
+    let first = get("http", "--http1.1");
+    assert!(first > 600_000, "{first}");
+    for (scheme, version) in [("http", "--http2"), ("socks5h", "--http2"), ("socks5h", "--http1.1")]
+    {
+        let again = get(scheme, version);
+        assert!(again < first / 10, "{scheme} {version}: {again} of {first} bytes");
+    }
+    let told = curl(
+        &tunnel,
+        "http",
+        &site,
+        &["--http2", "-o", "/dev/null", "-w", "%{http_version} %{ssl_verify_result}", &url],
+    );
+    assert_eq!(fetched(told), b"2 0");
+    let status = service(&tunnel.connect, 0);
+    assert_eq!(
+        (&status["opened"], &status["passed"]),
+        (&5.into(), &serde_json::json!({})),
+        "{status:#}"
+    );
+    let count = |name: &str| status[name].as_u64().unwrap();
+    assert!(count("content_received_bytes") > 5 * 600_000, "{status:#}");
+    assert!(count("wire_received_bytes") < 800_000, "{status:#}");
+    let shown = text(&oncewire([
+        "status".as_ref(),
+        "--socket".as_ref(),
+        tunnel.connect.socket.as_os_str(),
+    ]));
+    assert!(shown.contains(&format!("localhost:{}", nginx.port)), "{shown}");
+    // A client that does not trust the site's CA gets nothing, and from then on passes untouched.
+    let own = certificates.path("origins.crt");
+    let refused = curl(&tunnel, "http", &own, &[&url]);
+    assert_eq!(refused.status.code(), Some(60), "{}", text(&refused));
+    wait_until("the refusal counts", || service(&tunnel.connect, 0)["refused_by_clients"] == 1);
+    let (got, cost) = tunnel.cost(|| fetched(curl(&tunnel, "http", &own, &[&url])));
+    assert_same(&got, &content, "passed through");
+    assert!(cost > 600_000, "{cost}");
+    let status = service(&tunnel.connect, 0);
+    assert_eq!(status["passed"]["client_refused_certificate"], 1, "{status:#}");
+    assert_eq!(status["clients_passed"], 1, "{status:#}");
+    assert!(tunnel.connect.said().contains("a client refuses the certificate"));
+}
+
+#[test]
+fn broken_origins_look_broken_and_say_why() {
+    let (_, _) = (need_tool!("curl"), need_tool!("openssl"));
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    certificates.sign("expired", "localhost", "-1");
+    certificates.sign("other", "other.localhost", "30");
+    succeed(Command::new("openssl").args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-keyout",
+        &path("self.key"),
+        "-out",
+        &path("self.crt"),
+    ]));
+    let of = |name: &str| {
+        [
+            "-cert".to_owned(),
+            path(&format!("{name}.crt")),
+            "-key".to_owned(),
+            path(&format!("{name}.key")),
+        ]
+    };
+    let start = |name: &str, more: &[&str]| {
+        let args = of(name);
+        s_server(&[&args.each_ref().map(String::as_str)[..], more].concat())
+    };
+    // What an origin is, the curl status of a client that trusts the origins' CA, and the reason.
+    let origins = [
+        (start("expired", &[]), 60, "origin_expired"),
+        (start("other", &[]), 60, "origin_name"),
+        (start("self", &[]), 60, "origin_issuer"),
+        (
+            start(
+                "good",
+                &["-Verify", "1", "-verify_return_error", "-CAfile", &path("origins.crt")],
+            ),
+            56,
+            "origin_client_certificate",
+        ),
+    ];
+    let ports: Vec<_> = origins.iter().map(|((port, _), ..)| *port).collect();
+    let tunnel = tunnel(&certificates, &ports);
+    for (at, ((port, _), code, reason)) in origins.iter().enumerate() {
+        let url = format!("https://localhost:{port}/");
+        // As without the tunnel, whichever CA the client trusts.
+        for ca in ["origins.crt", "site.crt"] {
+            let output = curl(&tunnel, "socks5h", &path(ca), &["--http1.1", &url]);
+            let got = output.status.code().unwrap();
+            assert!(
+                got == *code || (ca == "site.crt" && got == 60),
+                "{reason} {ca}: {}",
+                text(&output)
+            );
+        }
+        let status = service(&tunnel.connect, at);
+        assert_eq!(
+            (&status["passed"][reason], &status["opened"]),
+            (&2.into(), &0.into()),
+            "{status:#}"
+        );
+        assert!(status["last_problem"].is_string(), "{status:#}");
+    }
+    assert!(
+        tunnel.connect.said().contains("its connections pass untouched"),
+        "{}",
+        tunnel.connect.said()
+    );
+    // Clients that would accept it anyway, still can.
+    let output = curl(
+        &tunnel,
+        "http",
+        &path("site.crt"),
+        &["-k", &format!("https://localhost:{}/", ports[2])],
+    );
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// An origin that keeps what it gets and answers nothing.
+fn recorder() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let seen = Arc::<Mutex<Vec<u8>>>::default();
+    let kept = seen.clone();
+    let address = origin(move |mut stream| {
+        let mut bytes = [0; 4096];
+        while let Ok(len @ 1..) = stream.read(&mut bytes) {
+            kept.lock().unwrap().extend_from_slice(&bytes[..len]);
+        }
+    });
+    (address, seen)
+}
+
+#[test]
+fn what_is_not_named_or_not_tls_passes_byte_by_byte() {
+    let _ = need_tool!("openssl");
+    let certificates = Certificates::new();
+    let (address, seen) = recorder();
+    let site = certificates.path("site.key");
+    let tunnel = Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&format!("localhost:{}", address.port()))
+        .connect(&["--terminate", &format!("localhost:{}", address.port()), "--ca", &site])
+        .start();
+    // The hello of a client that wants another name.
+    let mut hello = Vec::new();
+    let grabber = origin_hello();
+    hello.extend(grabber);
+    let mut changed = hello.clone();
+    let at = hello.windows(5).position(|part| part == b"other").expect("the name");
+    changed[at] = 0;
+    let cases = [
+        hello,
+        changed,
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0x16; 70_000],
+        vec![0x16, 3, 1, 0, 5, 9],
+    ];
+    for (n, bytes) in cases.iter().enumerate() {
+        seen.lock().unwrap().clear();
+        let mut stream = application(tunnel.way(0));
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        wait_until("all bytes arrive", || seen.lock().unwrap().len() >= bytes.len());
+        assert_same(&seen.lock().unwrap(), bytes, &format!("case {n}"));
+    }
+    let status = service(&tunnel.connect, 0);
+    assert_eq!(status["opened"], 0, "{status:#}");
+    let passed = status["passed"].as_object().unwrap();
+    assert_eq!(passed.values().map(|n| n.as_u64().unwrap()).sum::<u64>(), 5, "{status:#}");
+    assert_eq!(passed["other_name"], 1, "{status:#}");
+}
+
+/// The first bytes of `openssl s_client` for the name other.example.
+fn origin_hello() -> Vec<u8> {
+    let (address, seen) = recorder();
+    let mut command = Command::new("openssl");
+    command.args(["s_client", "-servername", "other.example", "-connect", &address.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let client = Running::start(&mut command).unwrap();
+    wait_until("there is a hello", || {
+        let seen = seen.lock().unwrap();
+        seen.len() > 5 && seen.len() >= 5 + usize::from(u16::from_be_bytes([seen[3], seen[4]]))
+    });
+    drop(client);
+    let seen = seen.lock().unwrap();
+    seen.clone()
+}
+
+/// A TLS server in Python, for what other programs cannot do.
+const SERVER: &str = "
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+while True:
+    raw, _ = listener.accept()
+    try:
+        tls = context.wrap_socket(raw, server_side=True)
+        asked = tls.recv(4096)
+        if asked.startswith(b'GET /echo'):
+            tls.sendall(b'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: x\\r\\n\\r\\n')
+            while True:
+                data = tls.recv(4096)
+                if not data:
+                    break
+                tls.sendall(data)
+        else:
+            tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n' + b'x' * 100000)
+        if not asked.startswith(b'GET /cut'):
+            tls.unwrap()
+        tls.close()
+    except (OSError, ssl.SSLError):
+        raw.close()
+";
+
+fn python_server(python: &Path, certificates: &Certificates) -> (u16, Running) {
+    let port = free_port().unwrap();
+    let mut command = Command::new(python);
+    command.args([
+        "-c",
+        SERVER,
+        &port.to_string(),
+        &certificates.path("good.crt"),
+        &certificates.path("good.key"),
+    ]);
+    let running = Running::start(command.stderr(Stdio::null())).unwrap();
+    wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
+    (port, running)
+}
+
+#[test]
+fn a_closed_connection_is_closed_and_a_truncated_one_truncated() {
+    let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
+    let certificates = Certificates::new();
+    let (port, _running) = python_server(&python, &certificates);
+    let site = certificates.path("site.key");
+    let tunnel = Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&format!("localhost:{port}"))
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
+        .start();
+    // curl takes a truncated response for a whole one.
+    let script = "
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+raw = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+tls = context.wrap_socket(raw, server_hostname='localhost', suppress_ragged_eofs=False)
+tls.sendall(b'GET /' + sys.argv[3].encode() + b' HTTP/1.0\\r\\n\\r\\n')
+got, end = 0, 'closed'
+try:
+    while data := tls.recv(65536):
+        got += len(data)
+except ssl.SSLEOFError:
+    end = 'truncated'
+print(got, end)
+";
+    let head = b"HTTP/1.0 200 OK\r\n\r\n".len();
+    for (path, end) in [("whole", "closed"), ("cut", "truncated")] {
+        let mut command = Command::new(&python);
+        let port = tunnel.way(0).port().to_string();
+        command.args(["-c", script, &port, &certificates.path("site.crt"), path]);
+        let said = String::from_utf8(succeed(&mut command)).unwrap();
+        assert_eq!(said, format!("{} {end}\n", head + 100_000), "{path}");
+    }
+    assert_eq!(service(&tunnel.connect, 0)["opened"], 2);
+}
+
+#[test]
+fn other_protocols_pass_both_ways_and_clients_resume() {
+    let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
+    let certificates = Certificates::new();
+    let (port, _running) = python_server(&python, &certificates);
+    let site = certificates.path("site.key");
+    let tunnel = Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&format!("localhost:{port}"))
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
+        .start();
+    let script = "
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+context.maximum_version = getattr(ssl.TLSVersion, sys.argv[3])
+def talk(session):
+    raw = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+    tls = context.wrap_socket(raw, server_hostname='localhost', session=session)
+    tls.sendall(b'GET /echo HTTP/1.1\\r\\nUpgrade: x\\r\\n\\r\\n')
+    got = b''
+    while not got.endswith(b'\\r\\n\\r\\n'):
+        got += tls.recv(4096)
+    for n in range(50):
+        frame = bytes([n]) * (n + 1)
+        tls.sendall(frame)
+        back = b''
+        while len(back) < len(frame):
+            back += tls.recv(4096)
+        assert back == frame
+    print(tls.version(), tls.session_reused, flush=True)
+    return tls.session
+talk(talk(None))
+";
+    for version in ["TLSv1_3", "TLSv1_2"] {
+        let mut command = Command::new(&python);
+        command.args([
+            "-c",
+            script,
+            &tunnel.way(0).port().to_string(),
+            &certificates.path("site.crt"),
+            version,
+        ]);
+        let said = String::from_utf8(succeed(&mut command)).unwrap();
+        let name = version.replace('_', ".");
+        assert_eq!(said, format!("{name} False\n{name} True\n"));
+    }
+    assert_eq!(service(&tunnel.connect, 0)["opened"], 4);
+}
+
+#[test]
+fn certificates_are_read_again_and_wrong_options_say_what_to_do() {
+    let (_, _) = (need_tool!("curl"), need_tool!("openssl"));
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    let (port, _running) = s_server(&["-cert", &path("good.crt"), "-key", &path("good.key")]);
+    let tunnel = tunnel(&certificates, &[port]);
+    let url = format!("https://localhost:{port}/");
+    std::fs::copy(path("site.crt"), path("before.crt")).unwrap();
+    fetched(curl(&tunnel, "http", &path("before.crt"), &[&url]));
+    // Another CA in the same files; curl would be remembered as one that refuses, but it trusts both.
+    for file in ["site.key", "site.crt"] {
+        std::fs::remove_file(path(file)).unwrap();
+    }
+    succeed(
+        Command::new(ONCEWIRE)
+            .arg("ca")
+            .args([path("site.key"), path("site.crt")])
+            .args(["--only", "localhost"]),
+    );
+    let both =
+        [path("before.crt"), path("site.crt")].map(|file| std::fs::read(file).unwrap()).concat();
+    std::fs::write(path("both.crt"), both).unwrap();
+    wait_until("the new CA is in use", || {
+        fetched(curl(&tunnel, "http", &path("both.crt"), &[&url]));
+        tunnel.connect.said().contains("were read again")
+    });
+    fetched(curl(&tunnel, "http", &path("site.crt"), &[&url]));
+
+    let connect = |args: &[&str]| {
+        let key: PathBuf = tunnel.dir.path().join("connect.key");
+        let peer = tunnel.connect_args
+            [tunnel.connect_args.iter().position(|arg| arg == "--peer").unwrap() + 1]
+            .clone();
+        let mut command = Command::new(ONCEWIRE);
+        command
+            .args(["connect", "localhost:1", "--proxy", "127.0.0.1:0", "--peer", &peer, "--key"])
+            .arg(key)
+            .args(args);
+        text(&finish(command.env_remove("XDG_RUNTIME_DIR")))
+    };
+    let (site, good) = (path("site.key"), path("good.key"));
+    std::fs::set_permissions(&good, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for (args, says) in [
+        (&["--terminate", "localhost"][..], "--terminate needs a CA: make one with"),
+        (&["--ca", &site], "it is for the services of --terminate NAMES"),
+        (
+            &["--terminate", "other.example", "--ca", &site],
+            "may not issue certificates for other.example: it is for localhost",
+        ),
+        (&["--terminate", "localhost", "--ca", &good], "is no CA"),
+        (&["--terminate", "localhost", "--ca", &path("none.key")], "cannot read the private key"),
+        (&["--terminate", "*", "--ca", &site], "* would open every site"),
+        (&["--https", "localhost=x"], "expected NAME=CERTIFICATE:KEY"),
+    ] {
+        let said = connect(args);
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,223 @@
+//! What is passed through for a while: names that a client or an origin does not let be opened.
+
+use super::lines::Reason;
+use crate::sync::lock;
+use crate::target::canonical;
+use oncewire_session::Owner;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// Entries that are kept; beyond that, the one that ends first is forgotten.
+const MOST: usize = 4096;
+/// Of these, how many one client may cause.
+const MOST_OF_CLIENT: usize = 256;
+/// How long a refusal is remembered that only people can change: a day.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+/// How long a certificate of an origin counts as broken: until its operator may have replaced it.
+const SHORT: Duration = Duration::from_secs(60);
+
+/// Why the bytes of a connection to a named service passed untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// It was not TLS, or not TLS as it should be.
+    NotTls,
+    /// It was for no name, or another than the target's.
+    OtherName,
+    /// What it wants does not fit into a message of the tunnel.
+    TooLong,
+    /// The client has refused our certificate before.
+    Client,
+    /// The origin: now, or before.
+    Origin(Reason),
+}
+
+impl Why {
+    /// As programs see it in `status`.
+    pub(super) fn name(self) -> String {
+        match self {
+            Why::NotTls => "not_tls".into(),
+            Why::OtherName => "other_name".into(),
+            Why::TooLong => "too_long".into(),
+            Why::Client => "client_refused_certificate".into(),
+            Why::Origin(reason) => format!("origin_{}", reason.name().replace('-', "_")),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NotTls => f.write_str("the client does not speak TLS"),
+            Why::OtherName => f.write_str("the client's TLS is for another name, or for none"),
+            Why::TooLong => f.write_str("the client offers too many protocols"),
+            Why::Client => f.write_str("the client refuses the certificate"),
+            Why::Origin(reason) => reason.fmt(f),
+        }
+    }
+}
+
+/// Who a connection is from: its owner, and its address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct From {
+    pub(crate) owner: Owner,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl From {
+    /// Who a connection is from that `owner` owns.
+    pub(crate) fn of(stream: &TcpStream, owner: &Owner) -> From {
+        let address = stream.peer_addr().ok().map(|address| canonical(address).ip());
+        From { owner: owner.clone(), address }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// `None` if it holds for all clients.
+    from: Option<From>,
+    name: String,
+    port: u16,
+}
+
+/// What is passed through, and until when.
+#[derive(Debug, Default)]
+pub(super) struct Passes(Mutex<HashMap<Key, (Why, Instant)>>);
+
+impl Passes {
+    /// Why a connection is to be passed through, if it is.
+    pub(super) fn why(&self, from: &From, name: &str, port: u16, now: Instant) -> Option<Why> {
+        let map = lock(&self.0);
+        let key = |from| Key { from, name: name.to_owned(), port };
+        let all = [Some(from.clone()), None].map(|from| map.get(&key(from)).copied());
+        all.into_iter().flatten().find(|(_, until)| now < *until).map(|(why, _)| why)
+    }
+
+    /// A client has refused our certificate. Returns whether that is news.
+    pub(super) fn client_refused(&self, from: From, name: &str, port: u16, now: Instant) -> bool {
+        let key = Key { from: Some(from), name: name.to_owned(), port };
+        self.remember(key, Why::Client, now + LONG, now)
+    }
+
+    /// TLS with an origin has failed. Returns whether that is news.
+    pub(super) fn origin_failed(
+        &self,
+        name: &str,
+        port: u16,
+        reason: Reason,
+        now: Instant,
+    ) -> bool {
+        let time = match reason {
+            Reason::ClientCertificate | Reason::Refused | Reason::Protocol => LONG,
+            Reason::Expired | Reason::Issuer | Reason::Name | Reason::Pin | Reason::Certificate => {
+                SHORT
+            }
+            // The next attempt may succeed.
+            Reason::Timeout | Reason::Failed => Duration::ZERO,
+        };
+        let key = Key { from: None, name: name.to_owned(), port };
+        self.remember(key, Why::Origin(reason), now + time, now)
+    }
+
+    fn remember(&self, key: Key, why: Why, until: Instant, now: Instant) -> bool {
+        let mut map = lock(&self.0);
+        let known = map.get(&key).is_some_and(|&(old, until)| old == why && now < until);
+        if until <= now {
+            return !known;
+        }
+        if !map.contains_key(&key) {
+            let of_client = |other: &Key| match (&other.from, &key.from) {
+                (Some(other), Some(from)) => {
+                    other.owner.client == from.owner.client && other.address == from.address
+                }
+                _ => false,
+            };
+            let first_of = |map: &HashMap<Key, (Why, Instant)>, of: &dyn Fn(&Key) -> bool| {
+                let all = map.iter().filter(|(key, _)| of(key));
+                all.min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone())
+            };
+            if map.len() >= MOST_OF_CLIENT
+                && map.keys().filter(|other| of_client(other)).count() >= MOST_OF_CLIENT
+                && let Some(first) = first_of(&map, &of_client)
+            {
+                map.remove(&first);
+            }
+            if map.len() >= MOST
+                && let Some(first) = first_of(&map, &|_| true)
+            {
+                map.remove(&first);
+            }
+        }
+        map.insert(key, (why, until));
+        !known
+    }
+
+    /// How many clients are passed through, by name and port.
+    pub(super) fn clients(&self, now: Instant) -> Vec<(String, u16)> {
+        let map = lock(&self.0);
+        let lasting = map.iter().filter(|(key, (_, until))| key.from.is_some() && now < *until);
+        lasting.map(|(key, _)| (key.name.clone(), key.port)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(client: &str) -> From {
+        From { owner: client.as_bytes().into(), address: Some([10, 0, 0, 1].into()) }
+    }
+
+    #[test]
+    fn refusals_are_remembered_for_a_day_by_client_and_name() {
+        let (passes, now) = (Passes::default(), Instant::now());
+        assert!(passes.client_refused(from("a"), "x.example", 443, now));
+        assert!(!passes.client_refused(from("a"), "x.example", 443, now), "no news");
+        let why = |client, name, port, at| passes.why(&from(client), name, port, now + at);
+        let short = Duration::from_secs(1);
+        assert_eq!(why("a", "x.example", 443, short), Some(Why::Client));
+        assert_eq!(why("b", "x.example", 443, short), None);
+        assert_eq!(why("a", "y.example", 443, short), None);
+        assert_eq!(why("a", "x.example", 444, short), None);
+        assert_eq!(why("a", "x.example", 443, LONG - short), Some(Why::Client));
+        assert_eq!(why("a", "x.example", 443, LONG), None);
+        assert_eq!(passes.clients(now), [("x.example".to_owned(), 443)]);
+        assert!(passes.clients(now + LONG).is_empty());
+    }
+
+    #[test]
+    fn origins_are_passed_through_as_long_as_the_reason_may_last() {
+        let (passes, now) = (Passes::default(), Instant::now());
+        for (reason, time) in [
+            (Reason::ClientCertificate, LONG),
+            (Reason::Refused, LONG),
+            (Reason::Expired, SHORT),
+            (Reason::Failed, Duration::ZERO),
+        ] {
+            let name = format!("{}.example", reason.name());
+            assert!(passes.origin_failed(&name, 443, reason, now));
+            let why = |at| passes.why(&from("a"), &name, 443, now + at);
+            assert_eq!(why(time), None, "{reason:?}");
+            let before = time.checked_sub(Duration::from_millis(1));
+            assert_eq!(before.and_then(why), before.map(|_| Why::Origin(reason)), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_one_client_takes_no_others_place() {
+        let (passes, now) = (Passes::default(), Instant::now());
+        passes.client_refused(from("honest"), "x.example", 443, now);
+        for n in 0..10_000 {
+            passes.client_refused(from("hostile"), &format!("{n}.example"), 443, now);
+        }
+        assert_eq!(lock(&passes.0).len(), MOST_OF_CLIENT + 1);
+        assert!(passes.why(&from("honest"), "x.example", 443, now).is_some());
+        for n in 0..10_000 {
+            passes.client_refused(from(&format!("{n}")), "x.example", 443, now);
+        }
+        assert_eq!(lock(&passes.0).len(), MOST);
+    }
+}

@@ -1,0 +1,386 @@
+//! TLS of applications at the end that they connect to.
+
+use super::authority::{Authority, AuthorityError};
+use super::hello::{self, Hello};
+use super::leaves::{Issuing, Own, Terms};
+use super::lines::{Answer, Opening, Reason, read_line};
+use super::origin::NamedCertificate;
+use super::passes::{From, Passes, Why};
+use super::services::{Service, Services};
+use super::status::HttpsStatus;
+use crate::driver::{Driver, FlowSignals};
+use crate::log_limit::LogLimit;
+use crate::pump::{pump_after, write_all};
+use crate::sockets::reset_on_drop;
+use crate::sync::lock;
+use crate::target::{Host, Target};
+use oncewire_session::{FlowId, Meter, ResetCode};
+use rustls::sign::CertifiedKey;
+use rustls::{AlertDescription, Error};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio_rustls::StartHandshake;
+use tracing::{debug, info, warn};
+
+/// How long the other end may take to begin TLS with an origin.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// How long an application may take for its part of a handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(30);
+
+/// Which services a client opens, and with which certificates.
+#[derive(Clone, Debug, Default)]
+pub struct HttpsSettings {
+    /// Services whose certificates the CA issues.
+    pub terminate: Vec<Service>,
+    /// The CA: file of its key, file of its certificate.
+    pub ca: Option<(PathBuf, PathBuf)>,
+    /// Services with certificates of their own.
+    pub own: Vec<NamedCertificate<Service>>,
+}
+
+/// Services that a client opens. All clones are the same.
+#[derive(Clone)]
+pub struct Https(Arc<Inner>);
+
+struct Inner {
+    services: Services,
+    states: Vec<ServiceState>,
+    issuing: Option<Issuing>,
+    /// By the service's place; `None` for one of the CA.
+    own: Vec<Option<Own>>,
+    terms: Terms,
+    passes: Passes,
+}
+
+#[derive(Default)]
+struct ServiceState {
+    opened: AtomicU64,
+    passed: Mutex<BTreeMap<Why, u64>>,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    meter: Arc<Meter>,
+    last: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for Https {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services: Vec<_> = self.0.services.iter().map(ToString::to_string).collect();
+        f.debug_tuple("Https").field(&services).finish()
+    }
+}
+
+impl Https {
+    /// Reads the files. Of a service that is named twice, its own certificate counts.
+    ///
+    /// # Errors
+    /// [`AuthorityError`] if a file cannot be used, or the CA may not issue certificates for a
+    /// service.
+    pub fn new(settings: HttpsSettings) -> Result<Https, AuthorityError> {
+        let mut owns = Vec::new();
+        for named in settings.own {
+            owns.push(Own::new(named)?);
+        }
+        let all = owns.iter().map(Own::service).cloned().chain(settings.terminate.clone());
+        let services = Services::new(all);
+        let own: Vec<Option<Own>> = services
+            .iter()
+            .map(|service| {
+                let at = owns.iter().position(|own| own.service() == service)?;
+                Some(owns.swap_remove(at))
+            })
+            .collect();
+        let issuing = match settings.ca {
+            None => None,
+            Some((key, certificate)) => Some(Issuing::new(key, certificate)?),
+        };
+        if let Some(issuing) = &issuing {
+            issuing.authority().check(settings.terminate.iter())?;
+        }
+        let states = services.iter().map(|_| ServiceState::default()).collect();
+        let terms = Terms::new().map_err(|_| AuthorityError::Random)?;
+        Ok(Https(Arc::new(Inner {
+            services,
+            states,
+            issuing,
+            own,
+            terms,
+            passes: Passes::default(),
+        })))
+    }
+
+    /// The services, in order.
+    pub fn services(&self) -> impl ExactSizeIterator<Item = &Service> {
+        self.0.services.iter()
+    }
+
+    /// The CA, if there is one.
+    pub fn authority(&self) -> Option<Arc<Authority>> {
+        self.0.issuing.as_ref().map(Issuing::authority)
+    }
+
+    /// The place of the service that a target belongs to.
+    pub(crate) fn find(&self, target: &Target) -> Option<usize> {
+        self.0.services.find(target)
+    }
+
+    /// What became of connections to each service.
+    pub(crate) fn status(&self) -> Vec<HttpsStatus> {
+        let mut clients = vec![0; self.0.states.len()];
+        for (name, port) in self.0.passes.clients(Instant::now()) {
+            let target = Target::new(Host::Name(name), port).ok();
+            if let Some(at) = target.and_then(|target| self.find(&target)) {
+                clients[at] += 1;
+            }
+        }
+        let all = self.0.services.iter().zip(&self.0.states).enumerate();
+        all.map(|(at, (service, state))| {
+            let ([sent, received], [wire_sent, wire_received]) =
+                (state.meter.content(), state.meter.wire());
+            HttpsStatus {
+                name: service.to_string(),
+                opened: state.opened.load(Ordering::Relaxed),
+                passed: lock(&state.passed).iter().map(|(why, &n)| (why.name(), n)).collect(),
+                refused_by_clients: state.refused.load(Ordering::Relaxed),
+                failed_handshakes: state.failed.load(Ordering::Relaxed),
+                clients_passed: clients[at],
+                sent,
+                received,
+                wire_sent,
+                wire_received,
+                last_problem: lock(&state.last).clone(),
+            }
+        })
+        .collect()
+    }
+
+    fn key(&self, at: usize, name: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        match (&self.0.own[at], &self.0.issuing) {
+            (Some(own), _) => Ok(own.key()),
+            (None, Some(issuing)) => issuing.leaf(name),
+            // Services without a certificate are refused by whoever reads the options.
+            (None, None) => Err(AuthorityError::Make(rcgen::Error::CouldNotParseCertificate)),
+        }
+    }
+}
+
+/// What an application wants.
+enum Wish {
+    Pass(Why),
+    Open(Vec<Vec<u8>>),
+}
+
+/// What follows a failed attempt to open a connection.
+pub(crate) enum Client {
+    /// All is done; in a word or two, how it ended.
+    Done(&'static str),
+    /// The application's bytes so far, to be carried as they are by another flow.
+    Pass(TcpStream, Vec<u8>),
+}
+
+/// A `tls:` flow at the end that opened it.
+pub(crate) struct TlsFlow<'a> {
+    pub(crate) https: &'a Https,
+    /// The service's place.
+    pub(crate) at: usize,
+    pub(crate) target: &'a Target,
+    pub(crate) from: From,
+    pub(crate) driver: &'a Arc<Driver>,
+    pub(crate) flow: FlowId,
+    pub(crate) signals: &'a FlowSignals,
+}
+
+impl TlsFlow<'_> {
+    /// Carries an application's connection. `first` was read of it before.
+    pub(crate) async fn carry(self, mut stream: TcpStream, first: Vec<u8>) -> Client {
+        let state = &self.https.0.states[self.at];
+        let meter = state.meter.clone();
+        self.driver.with(|session| session.measure(self.flow, meter));
+        let hello = tokio::select! {
+            hello = hello::read(&mut stream, first) => hello,
+            () = self.signals.gone.notified() => {
+                reset_on_drop(&stream);
+                return self.reset("reset by the other end");
+            }
+        };
+        let Ok(hello) = hello else { return self.reset("given up by the application") };
+        let wish = self.wish(&hello);
+        let opening = match &wish {
+            Wish::Pass(_) => Opening::Pass,
+            Wish::Open(protocols) => Opening::Tls(protocols.clone()),
+        };
+        let (opening, wish) = match (opening.line(), wish) {
+            (Some(line), wish) => (line, wish),
+            (None, _) => (b"pass\n".to_vec(), Wish::Pass(Why::TooLong)),
+        };
+        if !write_all(self.driver, self.flow, self.signals, &opening).await {
+            return self.reset("reset by the other end");
+        }
+        match wish {
+            Wish::Pass(why) => {
+                self.passed(why, "");
+                let sent = write_all(self.driver, self.flow, self.signals, &hello.bytes).await;
+                if !sent {
+                    return self.reset("reset by the other end");
+                }
+                self.signals.note_carried([hello.bytes.len(), 0]);
+                self.pump(stream, Vec::new()).await
+            }
+            Wish::Open(_) => self.open(stream, hello).await,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self.target.host() {
+            Host::Name(name) => name,
+            Host::Ip(_) => "",
+        }
+    }
+
+    fn wish(&self, hello: &Hello) -> Wish {
+        if hello.tls.is_none() {
+            return Wish::Pass(Why::NotTls);
+        }
+        if hello.name().as_deref() != Some(self.name()) {
+            return Wish::Pass(Why::OtherName);
+        }
+        let passes = &self.https.0.passes;
+        match passes.why(&self.from, self.name(), self.target.port(), Instant::now()) {
+            Some(why) => Wish::Pass(why),
+            None => Wish::Open(hello.protocols()),
+        }
+    }
+
+    /// TLS is begun with the origin, then with the application.
+    async fn open(self, stream: TcpStream, hello: Hello) -> Client {
+        let answer = tokio::select! {
+            line = read_line(self.driver, self.flow, self.signals, ANSWER_TIME) => line,
+            () = self.signals.gone.notified() => None,
+        };
+        let answer = answer.and_then(|(line, rest)| Some((Answer::parse(&line)?, rest)));
+        let (protocol, rest) = match answer {
+            Some((Answer::Tls(protocol), rest)) => (protocol, rest),
+            Some((Answer::No(reason, text), _)) => {
+                self.origin_failed(reason, &text);
+                let _ = self.reset("no TLS with the origin");
+                return Client::Pass(stream, hello.bytes);
+            }
+            None => {
+                reset_on_drop(&stream);
+                return self.reset("reset by the other end");
+            }
+        };
+        let Some(tls) = hello.tls else { return self.reset("no TLS") };
+        let key = self.https.key(self.at, self.name());
+        let config = match key.map(|key| self.https.0.terms.config(key, protocol)) {
+            Ok(Ok(config)) => config,
+            Ok(Err(error)) => return self.no_certificate(&error),
+            Err(error) => return self.no_certificate(&error),
+        };
+        let handshake = StartHandshake::from_parts(*tls, stream).into_stream(config);
+        let handshake = tokio::select! {
+            done = tokio::time::timeout(HANDSHAKE_TIME, handshake) => done,
+            () = self.signals.gone.notified() => return self.reset("reset by the other end"),
+        };
+        match handshake {
+            Ok(Ok(stream)) => {
+                self.https.0.states[self.at].opened.fetch_add(1, Ordering::Relaxed);
+                self.pump(tokio_rustls::TlsStream::from(stream), rest).await
+            }
+            Ok(Err(error)) => {
+                self.client_failed(&error);
+                self.reset("no TLS with the application")
+            }
+            Err(_) => self.reset("no TLS with the application"),
+        }
+    }
+
+    async fn pump(&self, application: impl crate::pump::Application, rest: Vec<u8>) -> Client {
+        Client::Done(
+            pump_after(self.driver, self.flow, self.signals, application, None, rest).await,
+        )
+    }
+
+    fn reset(&self, how: &'static str) -> Client {
+        self.driver.with(|session| session.reset(self.flow, ResetCode::Reset));
+        self.driver.forget(self.flow);
+        Client::Done(how)
+    }
+
+    fn no_certificate(&self, error: &dyn fmt::Display) -> Client {
+        static FAILED: LogLimit = LogLimit::new();
+        if let Some(suppressed) = FAILED.pass() {
+            warn!(target = %self.target, %error, suppressed, "no certificate for a service");
+        }
+        *lock(&self.https.0.states[self.at].last) = Some(error.to_string());
+        self.reset("no certificate")
+    }
+
+    /// Counts a connection whose bytes pass untouched.
+    fn passed(&self, why: Why, text: &str) {
+        let state = &self.https.0.states[self.at];
+        *lock(&state.passed).entry(why).or_default() += 1;
+        debug!(target = %self.target, %why, text, "a connection to a named service passes untouched");
+    }
+
+    fn origin_failed(&self, reason: Reason, text: &str) {
+        static FAILED: LogLimit = LogLimit::new();
+        self.passed(Why::Origin(reason), text);
+        let (passes, now) = (&self.https.0.passes, Instant::now());
+        let is_news = passes.origin_failed(self.name(), self.target.port(), reason, now);
+        let separator = if text.is_empty() { "" } else { ": " };
+        *lock(&self.https.0.states[self.at].last) =
+            Some(format!("{}: {reason}{separator}{text}", self.target));
+        if let Some(suppressed) = is_news.then(|| FAILED.pass()).flatten() {
+            warn!(
+                target = %self.target,
+                why = %reason,
+                text,
+                suppressed,
+                "cannot open a named service: its connections pass untouched"
+            );
+        }
+    }
+
+    /// A handshake with the application has failed. If it refuses our certificate, its connections
+    /// to this name are passed through from now on.
+    fn client_failed(&self, error: &std::io::Error) {
+        let state = &self.https.0.states[self.at];
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        let refuses = matches!(
+            tls,
+            Some(Error::AlertReceived(
+                AlertDescription::BadCertificate
+                    | AlertDescription::UnsupportedCertificate
+                    | AlertDescription::CertificateRevoked
+                    | AlertDescription::CertificateExpired
+                    | AlertDescription::CertificateUnknown
+                    | AlertDescription::UnknownCA
+                    | AlertDescription::AccessDenied
+            ))
+        );
+        if !refuses {
+            state.failed.fetch_add(1, Ordering::Relaxed);
+            debug!(target = %self.target, %error, "no TLS with an application");
+            return;
+        }
+        state.refused.fetch_add(1, Ordering::Relaxed);
+        let (passes, now) = (&self.https.0.passes, Instant::now());
+        let client = String::from_utf8_lossy(&self.from.owner.client).into_owned();
+        let news = passes.client_refused(self.from.clone(), self.name(), self.target.port(), now);
+        if news {
+            *lock(&state.last) =
+                Some(format!("{}: {client} refused the certificate: {error}", self.target));
+            info!(
+                target = %self.target,
+                client,
+                %error,
+                "a client refuses the certificate of a named service: its connections there pass untouched for a day; has it installed the CA?"
+            );
+        }
+    }
+}
