@@ -153,8 +153,14 @@ impl fmt::Display for Skipped {
             Self::UnsupportedLink(link) => write!(f, "unsupported {link}"),
             Self::Truncated(layer) => write!(f, "captured too little for {layer}"),
             Self::Malformed(layer) => write!(f, "malformed {layer}"),
-            Self::NotIp(number) => write!(f, "not IP ({number:#06x})"),
-            Self::OtherProtocol(number) => write!(f, "IP protocol {number}"),
+            Self::NotIp(number) => match ether_type(*number) {
+                Some(name) => write!(f, "{name} (not IP, {number:#06x})"),
+                None => write!(f, "not IP ({number:#06x})"),
+            },
+            Self::OtherProtocol(number) => match ip_protocol(*number) {
+                Some(name) => write!(f, "{name} (IP protocol {number})"),
+                None => write!(f, "IP protocol {number}"),
+            },
             Self::Encrypted(Cipher::Esp) => f.write_str("encrypted (ESP)"),
             Self::Encrypted(Cipher::Ieee80211) => f.write_str("encrypted (802.11)"),
             Self::Encrypted(Cipher::MacSec) => f.write_str("encrypted (MACsec)"),
@@ -166,6 +172,57 @@ impl fmt::Display for Skipped {
             Self::TooDeep => f.write_str("too many headers"),
         }
     }
+}
+
+/// Names of EtherTypes, and of what stands in their place, that networks are full of (IANA, "IEEE 802
+/// Numbers").
+fn ether_type(number: u16) -> Option<&'static str> {
+    Some(match number {
+        0x0806 => "ARP",
+        0x8035 => "RARP",
+        0x8137 => "IPX",
+        0x8808 => "Ethernet flow control",
+        0x8809 => "LACP",
+        0x8863 => "PPPoE discovery",
+        0x888e => "EAPOL",
+        0x8892 => "PROFINET",
+        0x88a4 => "EtherCAT",
+        0x88b8 => "GOOSE",
+        0x88cc => "LLDP",
+        0x88f7 => "PTP",
+        0x8902 => "CFM",
+        0x8906 => "FCoE",
+        0x9000 => "loopback test",
+        // SAPs of LLC.
+        0x4242 => "spanning tree",
+        0xfefe => "IS-IS",
+        0xf0f0 => "NetBIOS",
+        // Protocols of PPP.
+        0xc021 => "PPP LCP",
+        0x8021 => "PPP IPCP",
+        _ => return None,
+    })
+}
+
+/// Names of IP protocols (IANA, "Protocol Numbers").
+fn ip_protocol(number: u8) -> Option<&'static str> {
+    Some(match number {
+        1 => "ICMP",
+        2 => "IGMP",
+        33 => "DCCP",
+        46 => "RSVP",
+        47 => "GRE acknowledgment",
+        58 => "ICMPv6",
+        59 => "no next header",
+        88 => "EIGRP",
+        89 => "OSPF",
+        103 => "PIM",
+        112 => "VRRP",
+        115 => "L2TPv3",
+        132 => "SCTP",
+        136 => "UDP-Lite",
+        _ => return None,
+    })
 }
 
 /// Limits on the fragments of incomplete datagrams that a [`Dissector`] holds.

@@ -82,9 +82,36 @@ impl fmt::Display for LinkType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => write!(f, "{name} ({})", self.0),
-            None => write!(f, "link type {}", self.0),
+            None => match unread(self.0) {
+                Some(name) => write!(f, "link type {} ({name})", self.0),
+                None => write!(f, "link type {}", self.0),
+            },
         }
     }
+}
+
+/// Names of link types that are not read.
+fn unread(number: u16) -> Option<&'static str> {
+    Some(match number {
+        6 => "Token Ring",
+        7 => "ARCNET",
+        8 => "SLIP",
+        10 => "FDDI",
+        11 => "ATM RFC 1483",
+        107 => "Frame Relay",
+        117 => "PF log",
+        129 => "ARCNET, Linux",
+        147..=162 => "private use",
+        189 => "USB",
+        195 | 230 => "IEEE 802.15.4",
+        201 => "Bluetooth HCI",
+        220 => "USB, Linux",
+        227 => "CAN",
+        249 => "USBPcap",
+        251 => "Bluetooth LE",
+        253 => "netlink",
+        _ => return None,
+    })
 }
 
 /// One packet of a capture, as it was captured.

@@ -47,6 +47,8 @@ pub struct Settings {
     pub figure_memory: u64,
     /// Memory limit of all caches per host pair together, in bytes.
     pub pair_memory: u64,
+    /// Whether figure 16 may show bytes of payload.
+    pub show_content: bool,
     /// Price of a gigabyte (10^9 bytes), in any currency.
     pub price: Option<f64>,
     /// Rate of the link in bits per second.
@@ -73,6 +75,7 @@ impl Default for Settings {
             survey: None,
             figure_memory: 64 << 20,
             pair_memory: 1 << 30,
+            show_content: false,
             price: None,
             link: None,
             threads: 0,

@@ -69,6 +69,9 @@ pub(crate) struct StudyArgs {
     /// Destination networks for the figure `destinations`: a file with PREFIX NAME on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) prefixes: Option<PathBuf>,
+    /// Show the first bytes of what repeats most, in the figure `top`. They may be private
+    #[arg(long, conflicts_with = "score")]
+    pub(crate) show_content: bool,
     /// Price of traffic, such as 0.09/GB, to show the savings per month
     #[arg(long, value_name = "PRICE", value_parser = parse_price)]
     pub(crate) price: Option<f64>,

@@ -234,6 +234,7 @@ fn settings(args: &StudyArgs) -> Outcome<Settings> {
         inside: inside(args)?,
         figure_memory: args.figure_memory,
         pair_memory: args.pair_memory,
+        show_content: args.show_content,
         price: args.price,
         link: args.link,
         threads: args.threads,

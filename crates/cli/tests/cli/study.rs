@@ -173,7 +173,7 @@ fn packets_and_bytes_add_up() {
     // Fields that the `jq .verdict` of help and scripts rely on.
     assert!(document["verdict"]["headline"].as_str().is_some_and(|text| text.contains('%')));
     let figures = document["figures"].as_array().expect("figures");
-    assert_eq!(figures.len(), 15);
+    assert_eq!(figures.len(), 16);
     for figure in figures {
         for table in figure["tables"].as_array().expect("tables") {
             let columns = table["columns"].as_array().expect("columns").len();

@@ -232,6 +232,21 @@ fn a_port_proves_nothing() {
     }
 }
 
+#[test]
+fn what_is_skipped_has_the_name_that_engineers_know() {
+    let names = [
+        (Skipped::NotIp(0x0806), "ARP (not IP, 0x0806)"),
+        (Skipped::NotIp(0x1234), "not IP (0x1234)"),
+        (Skipped::OtherProtocol(1), "ICMP (IP protocol 1)"),
+        (Skipped::OtherProtocol(200), "IP protocol 200"),
+        (Skipped::UnsupportedLink(LinkType(10)), "unsupported link type 10 (FDDI)"),
+        (Skipped::UnsupportedLink(LinkType(999)), "unsupported link type 999"),
+    ];
+    for (reason, name) in names {
+        assert_eq!(reason.to_string(), name);
+    }
+}
+
 /// A packet broker cuts packets and writes that they are whole: the IP header says how long they
 /// were.
 #[test]

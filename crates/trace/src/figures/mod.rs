@@ -27,6 +27,7 @@ pub mod replicated;
 mod sampled;
 mod tally;
 pub mod temporal;
+pub mod top;
 
 use crate::batch::View;
 use crate::results::Figure;
@@ -60,6 +61,7 @@ pub enum Finding {
     Destinations(destinations::ChunkDestinations),
     Irreducible(irreducible::Reducibility),
     Deflate(deflate::DeflateSavings),
+    Top(top::TopSavings),
 }
 
 impl Finding {
@@ -81,6 +83,7 @@ impl Finding {
             Finding::Destinations(found) => found.present(),
             Finding::Irreducible(found) => found.present(),
             Finding::Deflate(found) => found.present(),
+            Finding::Top(found) => found.present(),
         }
     }
 }
@@ -104,11 +107,12 @@ pub enum FigureId {
     Destinations,
     Irreducible,
     Deflate,
+    Top,
 }
 
 impl FigureId {
     /// All figures, by number.
-    pub const ALL: [FigureId; 15] = [
+    pub const ALL: [FigureId; 16] = [
         FigureId::Algorithms,
         FigureId::Periods,
         FigureId::Caches,
@@ -124,10 +128,11 @@ impl FigureId {
         FigureId::Destinations,
         FigureId::Irreducible,
         FigureId::Deflate,
+        FigureId::Top,
     ];
 
     /// The default: what is asked for most, and takes little beside the runs of the verdict.
-    pub const LEAN: [FigureId; 9] = [
+    pub const LEAN: [FigureId; 10] = [
         FigureId::Algorithms,
         FigureId::Caches,
         FigureId::Temporal,
@@ -137,6 +142,7 @@ impl FigureId {
         FigureId::Locality,
         FigureId::Replicated,
         FigureId::Irreducible,
+        FigureId::Top,
     ];
 
     /// Its number, as in `docs/STUDY.md`.
@@ -162,6 +168,7 @@ impl FigureId {
             FigureId::Destinations => "destinations",
             FigureId::Irreducible => "irreducible",
             FigureId::Deflate => "deflate",
+            FigureId::Top => "top",
         }
     }
 

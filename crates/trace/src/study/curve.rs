@@ -1,10 +1,11 @@
-//! Savings by cache size from one run: a cache finds what lies no further back than its size.
+//! Savings by cache size from one run, by how far back its matches lie.
 
 use crate::batch::{Charge, Direction, Packet};
 use oncewire_codec::matcher::Match;
 
-/// What the reference algorithm would save with smaller caches, by the distances of its matches. Its
-/// table points to the newest copy, so no smaller cache would find another.
+/// What the reference algorithm saves by matches that lie no further back than smaller caches reach.
+/// Its table points to the newest copy. A smaller cache may save a little more: where a long match
+/// lies too far back for it, it may find a nearer copy of a part.
 pub(super) struct DistanceCurve {
     /// Sizes of caches in bytes, ascending.
     sizes: Vec<u64>,

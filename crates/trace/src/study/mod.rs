@@ -504,6 +504,7 @@ impl Pass {
                 prefixes.clone().unwrap_or_default(),
             )),
             FigureId::Irreducible => Box::new(figures::irreducible::Irreducible::new(*memory)),
+            FigureId::Top => Box::new(figures::top::Top::new(*memory, self.settings.show_content)),
             FigureId::Algorithms
             | FigureId::Periods
             | FigureId::Caches

@@ -404,3 +404,57 @@ fn the_curve_by_distance_is_that_of_the_sweep() {
         assert!((swept - derived).abs() < 0.005, "{row:?}: {swept}");
     }
 }
+
+#[test]
+fn top_says_who_and_what_repeats() {
+    let page = |seed| {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n";
+        [&head[..], &noise(seed, 90_000)].concat()
+    };
+    let build = || {
+        let mut link = Link::new(MILLISECOND).tcp(443, &encrypted(1, 100)).tcp(80, &page(1));
+        // An hour later, to another client.
+        link.now += 60 * MINUTE;
+        link.tcp(80, &page(1))
+    };
+    let top = |show_content| {
+        let figures = [FigureId::Top].into();
+        let settings = Settings { figures, show_content, ..lean() };
+        build().study_as(LinkType::ETHERNET, settings)
+    };
+    let report = top(false);
+    let wire = report.input.wire_bytes;
+    let tables = &report.figures[0].tables;
+    let first = |id: &str| {
+        let table = tables.iter().find(|table| table.id == id).unwrap();
+        (table.rows[0].clone(), table.rows.len())
+    };
+    assert_eq!(first("hosts").0[0], Cell::from("192.0.2.1"));
+    let (pair, pairs) = first("conversations");
+    // The third client, whose page came an hour before to the second.
+    assert_eq!(pair[0], Cell::from("10.0.0.3 and 192.0.2.1, tcp/80 http"));
+    let Cell::Number(share) = pair[6] else { panic!("{pair:?}") };
+    assert!(pairs == 3 && share > 0.98, "{pairs}, {share}: records of TLS have equal heads");
+    assert_eq!(first("services").0[0], Cell::from("tcp/80 http"));
+    let (kind, kinds) = first("kinds");
+    assert_eq!((&kind[0], kinds), (&Cell::from("text/html"), 2), "and TLS");
+    let (hour, hours) = first("hours");
+    let Cell::Number(share) = hour[6] else { panic!("{hour:?}") };
+    assert!(hours == 2 && share < 0.02, "next to nothing repeats in the first: {hour:?}");
+    // Conversations, services and hours are parts of a whole.
+    for id in ["conversations", "services", "hours"] {
+        let table = tables.iter().find(|table| table.id == id).unwrap();
+        let sum: u64 = table
+            .rows
+            .iter()
+            .map(|row| if let Cell::Count(count) = row[2] { count } else { 0 })
+            .sum();
+        assert_eq!(sum, wire, "{id}");
+    }
+    // Bytes of payload are shown on request only.
+    assert!(tables.iter().all(|table| table.id != "content"));
+    let content = top(true).figures[0].tables.last().unwrap().clone();
+    assert_eq!(content.id, "content");
+    let Cell::Text(bytes) = &content.rows[0][0] else { panic!("{content:?}") };
+    assert_eq!(bytes.chars().count(), 32);
+}

@@ -115,8 +115,8 @@ fn summary(verdict: &Verdict) -> Summary {
         facts.push(Fact::new("usual range", format::range(low, high), note));
     }
     if let Some((low, high)) = verdict.confidence {
-        let note = ", 95 % sure, by how parts of the trace differ";
-        facts.push(Fact::new("mean of more", format::range(low, high), note));
+        let note = ", 95 % interval, as parts of the trace differ";
+        facts.push(Fact::new("confidence", format::range(low, high), note));
     }
     if let Some(cache) = verdict.cache {
         facts.push(Fact::new("cache", format::cache(cache), "for each direction"));
