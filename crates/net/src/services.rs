@@ -100,7 +100,7 @@ impl Service {
         of.wire_received_bytes += wire;
     }
 
-    fn counters(&self) -> ServiceCounters {
+    pub(crate) fn counters(&self) -> ServiceCounters {
         *lock(&self.0)
     }
 }

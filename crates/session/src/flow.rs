@@ -7,7 +7,6 @@ use crate::meter::FlowMeter;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Identifies a flow within its session. The client opens even ones, the server odd ones.
@@ -66,32 +65,6 @@ impl ResetCode {
     }
 }
 
-/// What flows carried, counted together as it moves: those of one service, for example.
-#[derive(Debug, Default)]
-pub struct Meter {
-    /// Bytes of content that became blocks, and that were decoded.
-    content: [AtomicU64; 2],
-    /// Bytes of the messages that carried them.
-    wire: [AtomicU64; 2],
-}
-
-impl Meter {
-    /// Bytes of content sent, and received.
-    pub fn content(&self) -> [u64; 2] {
-        self.content.each_ref().map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// Bytes of the DATA messages that carried them.
-    pub fn wire(&self) -> [u64; 2] {
-        self.wire.each_ref().map(|count| count.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn count(&self, way: usize, content: usize, wire: usize) {
-        self.content[way].fetch_add(content as u64, Ordering::Relaxed);
-        self.wire[way].fetch_add(wire as u64, Ordering::Relaxed);
-    }
-}
-
 /// Messages of a flow that are to be sent, apart from OPEN and DATA; coalesced until its lane has
 /// room.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,8 +108,6 @@ pub(crate) struct Flow {
     /// More bytes were sent than the log holds.
     pub(crate) is_large: bool,
     pub(crate) turn: Turn,
-    /// What it carries is counted here, too.
-    pub(crate) measured: Option<Arc<Meter>>,
     /// The application could not write everything: notify it when there is room.
     pub(crate) wants_to_write: bool,
     pub(crate) receive: ReceiveQueue,
@@ -187,7 +158,6 @@ impl Flow {
             credit,
             is_large: false,
             turn: Turn::default(),
-            measured: None,
             wants_to_write: false,
             receive: ReceiveQueue::new(now),
             meter: None,

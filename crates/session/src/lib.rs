@@ -152,7 +152,7 @@ pub use config::{Config, ConfigError, Settings};
 pub use decode_job::DecodeJob;
 pub use domains::Owner;
 pub use encode_job::{EncodeJob, EncoderFailed};
-pub use flow::{FlowId, Meter, ResetCode};
+pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
 pub use limits::{
     EARLY_CREDIT, LARGEST_LOG, LEAST_PAD, MAX_CONTEXTS, MAX_DOMAIN, MAX_FLOWS, MAX_LANES,

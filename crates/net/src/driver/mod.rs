@@ -41,6 +41,8 @@ pub(crate) struct FlowSignals {
     /// Bytes of messages that were sent and received for it.
     wire: [AtomicU64; 2],
     service: Option<Arc<Service>>,
+    /// The HTTPS service that it belongs to, too.
+    https: OnceLock<Arc<Service>>,
     pub(crate) readable: Notify,
     pub(crate) writable: Notify,
     /// Accepted, reset or over: see [`FlowSignals::answer`].
@@ -56,14 +58,14 @@ pub(crate) struct FlowSignals {
 impl FlowMeter for FlowSignals {
     fn sent(&self, block: SentBlock) {
         self.wire[0].fetch_add(block.wire, Ordering::Relaxed);
-        if let Some(service) = &self.service {
+        for service in self.service.iter().chain(self.https.get()) {
             service.sent(&block);
         }
     }
 
     fn received(&self, content: u64, wire: u64) {
         self.wire[1].fetch_add(wire, Ordering::Relaxed);
-        if let Some(service) = &self.service {
+        for service in self.service.iter().chain(self.https.get()) {
             service.received(content, wire);
         }
     }
@@ -72,6 +74,11 @@ impl FlowMeter for FlowSignals {
 impl FlowSignals {
     fn of(service: Option<Arc<Service>>) -> Arc<FlowSignals> {
         Arc::new(FlowSignals { service, ..FlowSignals::default() })
+    }
+
+    /// Counts what the flow carries for this service, too, from now on.
+    pub(crate) fn count_for(&self, service: Arc<Service>) {
+        let _ = self.https.set(service);
     }
 
     /// The peer's answer to the flow, once there is one.

@@ -11,10 +11,11 @@ use super::status::HttpsStatus;
 use crate::driver::{Driver, FlowSignals};
 use crate::log_limit::LogLimit;
 use crate::pump::{pump_after, write_all};
+use crate::services::Service as Carried;
 use crate::sockets::reset_on_drop;
 use crate::sync::lock;
 use crate::target::{Host, Target};
-use oncewire_session::{FlowId, Meter, ResetCode};
+use oncewire_session::{FlowId, ResetCode};
 use rustls::sign::CertifiedKey;
 use rustls::{AlertDescription, Error};
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ struct ServiceState {
     passed: Mutex<BTreeMap<Why, u64>>,
     refused: AtomicU64,
     failed: AtomicU64,
-    meter: Arc<Meter>,
+    carried: Arc<Carried>,
     last: Mutex<Option<String>>,
 }
 
@@ -139,8 +140,7 @@ impl Https {
         }
         let all = self.0.services.iter().zip(&self.0.states).enumerate();
         all.map(|(at, (service, state))| {
-            let ([sent, received], [wire_sent, wire_received]) =
-                (state.meter.content(), state.meter.wire());
+            let carried = state.carried.counters();
             HttpsStatus {
                 name: service.to_string(),
                 opened: state.opened.load(Ordering::Relaxed),
@@ -148,10 +148,10 @@ impl Https {
                 refused_by_clients: state.refused.load(Ordering::Relaxed),
                 failed_handshakes: state.failed.load(Ordering::Relaxed),
                 clients_passed: clients[at],
-                sent,
-                received,
-                wire_sent,
-                wire_received,
+                sent: carried.sent_bytes,
+                received: carried.received_bytes,
+                wire_sent: carried.wire_sent_bytes,
+                wire_received: carried.wire_received_bytes,
                 last_problem: lock(&state.last).clone(),
             }
         })
@@ -198,8 +198,7 @@ impl TlsFlow<'_> {
     /// Carries an application's connection. `first` was read of it before.
     pub(crate) async fn carry(self, mut stream: TcpStream, first: Vec<u8>) -> Client {
         let state = &self.https.0.states[self.at];
-        let meter = state.meter.clone();
-        self.driver.with(|session| session.measure(self.flow, meter));
+        self.signals.count_for(state.carried.clone());
         let hello = tokio::select! {
             hello = hello::read(&mut stream, first) => hello,
             () = self.signals.gone.notified() => {

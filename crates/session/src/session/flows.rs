@@ -59,13 +59,6 @@ impl Session {
         }
     }
 
-    /// Counts what a flow carries from now on in `meter`, too.
-    pub fn measure(&mut self, id: FlowId, meter: Arc<Meter>) {
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.measured = Some(meter);
-        }
-    }
-
     /// Notifies the peer that a flow it opened has reached its target: at once, or, if the
     /// application has not waited for that and is likely to get an answer, together with it.
     pub fn accept(&mut self, id: FlowId, now: Instant) {

@@ -15,7 +15,7 @@ use crate::config::{Config, ConfigError, Settings, check_log, waiting_memory};
 use crate::decode_job::{DecodeJob, Outcome};
 use crate::domains::Owner;
 use crate::encode_job::{EncodeJob, EncoderFailed, Task};
-use crate::flow::{Flow, FlowId, Meter, OpenRequest, ResetCode, SendQueue, Sending};
+use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, SendQueue, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, Step, Timers};

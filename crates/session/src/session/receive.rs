@@ -86,11 +86,6 @@ impl Session {
                     {
                         meter.received(content.len() as u64, (used - from) as u64);
                     }
-                    if let Some(meter) =
-                        self.flows.get(&flow).and_then(|flow| flow.measured.as_ref())
-                    {
-                        meter.count(1, content.len(), consumed);
-                    }
                     self.deliver(lane, flow, content, now);
                 }
                 // The log was dropped, and the peer sends this again.

@@ -47,15 +47,11 @@ impl Session {
         if job.result.is_ok() {
             self.count_sent(id, &job);
         }
-        let content = job.content();
         let start = out.len().saturating_sub(written);
         match self.outgoing.take_back(job) {
             Ok((encoded, stream)) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stream = stream;
-                    if let Some(meter) = &flow.measured {
-                        meter.count(0, content, written);
-                    }
                 }
                 let state = &mut self.lanes[lane];
                 let is_current =
