@@ -108,7 +108,8 @@ pub struct Verdict {
     pub savings: f64,
     /// 10th and 90th percentile of these savings, as measured, in each minute, weighted by bytes.
     /// Traces shorter than 100 minutes are divided into 100 parts instead. `None` for a trace shorter
-    /// than a minute, or with fewer than 20 parts that have packets.
+    /// than a minute or, by its clocks, longer than a year, or with fewer than 20 parts that have
+    /// packets.
     pub spread: Option<(f64, f64)>,
     /// Width of these parts in seconds.
     pub spread_seconds: Option<f64>,

@@ -357,6 +357,15 @@ fn the_range_is_measured_and_a_short_capture_is_not_sure() {
     }
     let verdict = link.study().verdict;
     assert!(verdict.reasons.iter().any(|reason| reason.starts_with("Not sure")), "{verdict:?}");
+    // Clocks that jump by years say nothing about time.
+    let mut link = Link::new(0);
+    for month in 0..40 {
+        link.now = month * 30 * 24 * 60 * MINUTE;
+        link = link.tcp(80, &log(month as u64, 14_000));
+    }
+    let verdict = link.study().verdict;
+    assert_eq!((verdict.spread, verdict.confidence, verdict.billing), (None, None, None));
+    assert!(verdict.reasons.iter().any(|reason| reason.contains("lasts 3 years")), "{verdict:?}");
     // Three seconds have no range.
     let short = Link::new(10 * MILLISECOND).tcp(80, &log(1, 300_000)).study().verdict;
     assert_eq!((short.spread, short.confidence), (None, None));

@@ -68,8 +68,9 @@ pub(super) fn verdict(
     let cut = cut.unwrap_or(0.0);
     let unseen = unseen(savings, cut, share(accounting.unsupported, input.wire_bytes));
     let deploy = if unseen.is_some() { Deploy::CannotSay } else { choice };
-    // Of a part of the bytes, nothing is known over time.
-    let over_time = pass.over_time(&product).filter(|_| unseen.is_none()).unwrap_or_default();
+    // Of a part of the bytes, or by clocks that are wrong, nothing is known over time.
+    let is_known = unseen.is_none() && input.duration <= YEAR;
+    let over_time = pass.over_time(&product).filter(|_| is_known).unwrap_or_default();
     let curve = pass.curve();
     let has_cache = matches!(deploy, Deploy::Tunnel | Deploy::Link);
     let knee = curve.knee().filter(|_| has_cache);

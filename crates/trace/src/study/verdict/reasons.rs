@@ -282,8 +282,8 @@ fn length_of_trace(input: &Input) -> Option<String> {
     }
     (input.duration > YEAR).then(|| {
         format!(
-            "By its timestamps, the trace lasts {:.0} years: it contains several traces, or some clocks are wrong. Figure 4, the range over \
-             time and the 95th percentile are meaningless.",
+            "By its timestamps, the trace lasts {:.0} years: it contains several traces, or some clocks are wrong. Figure 4 is \
+             meaningless, and so would be a range over time.",
             input.duration / YEAR
         )
     })
