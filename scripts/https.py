@@ -233,7 +233,7 @@ def main():
         with tunnel(oncewire, keys, service, ["--terminate", service, "--ca", keys / "site.key"]) as (proxy, cost, state):
             for name, act in clients(port, proxy, keys / "site.crt"):
                 opened[name] = [cost(act), cost(act)]
-            shown = state()["services"][0]
+            shown = state()["https"][0]
             if shown["passed"] or not shown["opened"]:
                 sys.exit(f"not everything was opened: {shown}")
         print("client,untouched,\"opened, first time\",second time,second time beside untouched")
