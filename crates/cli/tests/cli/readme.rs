@@ -16,7 +16,7 @@ const DOCUMENTS: [&str; 2] = ["README.md", "docs/GUIDE.md"];
 
 /// Prefixes of commands that need a second host, a peer, root, a registry or another program. All
 /// other commands run.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 13] = [
     "cargo install ",
     "oncewire serve ",
     "oncewire connect ",
@@ -27,6 +27,7 @@ const ELSEWHERE: [&str; 12] = [
     "oncewire study --interface ",
     "tcpdump ",
     "curl ",
+    "https_proxy=",
     "tar c . | oncewire pack | ssh ",
     "zstd -d ",
 ];
