@@ -199,7 +199,8 @@ fn cases() -> Vec<Case> {
                 .study(),
             Tunnel,
             (0.15, 0.25),
-            &["of the payload is encrypted"],
+            // Half of the plain content repeats.
+            &["53.8 % of the payload is encrypted", "reduce it: 26.2 % of all bytes more, if"],
         ),
         (
             "acknowledgments",

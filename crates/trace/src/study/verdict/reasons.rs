@@ -25,6 +25,11 @@ const A_PART: f64 = 0.01;
 /// A missing share of the bytes that is worth a sentence.
 const SOME_CUT: f64 = 0.005;
 
+/// Ports of services that are always encrypted: ssh, HTTPS, and mail, directory and names over TLS.
+const ENCRYPTED_PORTS: [u16; 9] = [22, 443, 465, 636, 853, 990, 993, 995, 8443];
+/// Least share of the content of TCP flows of a service that stands for others.
+const STANDS_FOR_OTHERS: f64 = 0.01;
+
 /// UDP's number.
 const UDP: u8 = 17;
 
@@ -173,15 +178,45 @@ impl Facts<'_> {
     }
 
     fn encrypted(&self) -> Option<String> {
-        encryption(self.reducibility.and_then(|found| found.total.encrypted_share()))
+        let total = &self.reducibility?.total;
+        let of_wire = share(total.encrypted.payload, self.pass.wire())?;
+        let gain = self.plain_services().map(|(low, high)| (low * of_wire, high * of_wire));
+        encryption(total.encrypted_share(), gain)
+    }
+
+    /// Least and most that the tunnel saves of the content of a service that is not encrypted.
+    fn plain_services(&self) -> Option<(f64, f64)> {
+        let services = &self.pass.content(&Key::Other(Algorithm::Tunnel))?.services;
+        let all = services.values().map(|service| service.content).sum();
+        let stands = |content| share(content, all).is_some_and(|of| of >= STANDS_FOR_OTHERS);
+        let plain = services.iter().filter(|((_, port), service)| {
+            !ENCRYPTED_PORTS.contains(port) && stands(service.content)
+        });
+        let saved = plain.filter_map(|(_, service)| {
+            share(service.content.saturating_sub(service.sent), service.content)
+        });
+        saved.fold(None, |range, saved| match range {
+            None => Some((saved, saved)),
+            Some((low, high)) => Some((saved.min(low), saved.max(high))),
+        })
     }
 }
 
-fn encryption(encrypted: Option<f64>) -> Option<String> {
+/// How much is encrypted, and what a tunnel in front of the encryption would save more, at least and
+/// at most, if it repeats as what is plain here does.
+fn encryption(encrypted: Option<f64>, gain: Option<(f64, f64)>) -> Option<String> {
     let encrypted = encrypted.filter(|share| *share >= MUCH_ENCRYPTED)?;
+    let gain = gain.filter(|(_, high)| *high >= A_PART).map(|(low, high)| {
+        let range = match percent(low) == percent(high) {
+            true => percent(low),
+            false => format!("{} to {}", percent(low), percent(high)),
+        };
+        format!(": {range} of all bytes more, if it repeats as the services here do that are plain")
+    });
     Some(format!(
-        "{} of the payload is encrypted. Only a tunnel in front of the encryption can reduce it.",
-        percent(encrypted)
+        "{} of the payload is encrypted. Only a tunnel in front of the encryption can reduce it{}.",
+        percent(encrypted),
+        gain.unwrap_or_default()
     ))
 }
 
@@ -306,9 +341,15 @@ mod tests {
 
     #[test]
     fn encryption_is_mentioned_when_there_is_much() {
-        assert_eq!(encryption(None), None);
-        assert_eq!(encryption(Some(0.19)), None);
-        assert!(encryption(Some(0.2)).unwrap().starts_with("20.0 % of the payload is encrypted"));
+        assert_eq!(encryption(None, None), None);
+        assert_eq!(encryption(Some(0.19), Some((0.1, 0.2))), None);
+        let said = |gain| encryption(Some(0.2), gain).unwrap();
+        assert!(said(None).starts_with("20.0 % of the payload is encrypted"));
+        assert!(said(None).ends_with("can reduce it.") && said(Some((0.0, 0.009))) == said(None));
+        assert!(
+            said(Some((0.05, 0.1))).contains("reduce it: 5.0 % to 10.0 % of all bytes more, if")
+        );
+        assert!(said(Some((0.1, 0.1))).contains("reduce it: 10.0 % of all bytes more, if"));
     }
 
     #[test]
