@@ -2,6 +2,12 @@
 //! device by device. It shares no code with what builds and solves the linear program, so that each
 //! checks the other (`docs/PLANNERS.md`, "Checks").
 
+pub(crate) mod copies;
+
+mod hours;
+
+pub use copies::with_copies;
+pub use hours::check_hours;
 use rayon::prelude::*;
 
 use crate::{

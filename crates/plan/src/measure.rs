@@ -4,6 +4,7 @@
 //! (thesis, sections 2.2 and 3.4), as if it could encode every match. So match(p, q) counts
 //! everything that could be decoded, wherever it is cached. The slices of a node divide its store.
 
+mod copies;
 mod measurement;
 
 pub(crate) use measurement::{escape, unescape};
@@ -14,6 +15,7 @@ use std::{
     net::IpAddr,
 };
 
+use copies::Copies;
 use oncewire_codec::sampler::Sampler;
 use oncewire_codec::{
     Geometry, Kernels, Log,
@@ -137,6 +139,7 @@ pub struct Profiler<'a> {
     stores: Vec<Option<Store>>,
     volumes: Vec<u64>,
     pairs: HashMap<(u32, u32), (u64, u64)>,
+    copies: Copies,
     /// Nanoseconds before which nothing is counted.
     begin: u64,
     last: u64,
@@ -224,6 +227,7 @@ impl<'a> Profiler<'a> {
             stores: instance.ingresses.iter().map(|_| None).collect(),
             volumes: vec![0; instance.paths.len()],
             pairs: HashMap::new(),
+            copies: Copies::default(),
             begin: (settings.warm_up * instance.epoch.0 * NANOS) as u64,
             last: 0,
             seen: Seen::default(),
@@ -271,7 +275,9 @@ impl<'a> Profiler<'a> {
                 let pair = self.pairs.entry((packet.path, piece.path)).or_default();
                 *pair = (pair.0 + 1, pair.1 + piece.len as u64);
             }
+            self.copies.repeat(path.ingress, piece, counts);
         }
+        self.copies.forget(path.ingress, looked.floor);
         Ok(())
     }
 
@@ -320,7 +326,7 @@ impl<'a> Profiler<'a> {
         pairs.sort_unstable_by_key(|pair| (pair.0, pair.1));
         Ok(Measurement {
             volumes: self.volumes.iter().map(|&bytes| bytes as f64 / epochs).collect(),
-            profile: Measured { pairs },
+            profile: Measured { pairs, copies: self.copies.mean() },
         })
     }
 }

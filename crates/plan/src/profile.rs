@@ -52,6 +52,10 @@ pub struct Synthetic {
 pub struct Measured {
     /// Sorted by p, then q; each pair once.
     pub pairs: Vec<(u32, u32, Match)>,
+    /// How often on average the bytes of a match had been repeated before, by any path, while they
+    /// were in the store. 0 if that is not known: then only first copies count
+    /// ([`crate::evaluate::with_copies`]).
+    pub copies: f64,
 }
 
 impl Profile {
@@ -62,7 +66,7 @@ impl Profile {
             Self::Measured(profile) => {
                 let pairs = profile.pairs.iter();
                 let kept = pairs.filter_map(|&(p, q, found)| Some((number(p)?, number(q)?, found)));
-                Self::Measured(Measured { pairs: kept.collect() })
+                Self::Measured(Measured { pairs: kept.collect(), copies: profile.copies })
             }
         }
     }

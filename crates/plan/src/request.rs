@@ -2,18 +2,19 @@
 //! arguments.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    BitRate, DeviceId, Error, Instance, NodeId, Solution, Solve, Stage, Unwatched, Watch,
+    BitRate, DeviceId, Error, Instance, Match, Measured, NodeId, Profile, Solution, Solve, Stage,
+    Unwatched, Watch,
     baseline::{self, Comparison, Scheme},
-    error::{DeviceError, TopologyError},
-    evaluate::{self, Evaluation},
+    error::{DeviceError, SolverError, TopologyError},
+    evaluate::{self, Evaluation, Footprint},
     failures::{self, Effect, Failure, InForce},
-    lp::{self, Method, Objective},
+    lp::{self, Aim, Method, Objective},
     manifest::{self, Plan},
-    placement::{self, Aim, Purchase, Strategy, Tariff, Upgrade},
-    scenario::{Scenario, find_ingress},
+    placement::{self, Purchase, Strategy, Tariff, Upgrade},
+    scenario::{Hour, Scenario, find_ingress},
     verdict::{self, Standing, Verdict},
 };
 
@@ -44,6 +45,15 @@ pub struct Request {
     pub compare: Compare,
     /// Keep as much as possible of this plan, which is in force.
     pub against: Option<Plan>,
+    /// Share of every device's memory and operations, and of every packet store, that the plan leaves
+    /// free for more traffic than it is made for: at least 0 and below 1. Buckets are larger by what
+    /// is left free of memory.
+    pub headroom: f64,
+    /// More hours: the same network with other traffic. The plan then keeps every limit in each. For
+    /// footprints only, and without partial deployment.
+    pub hours: Vec<Hour>,
+    /// What the plan is to be good at over these hours and the scenario's own.
+    pub aim: Aim,
 }
 
 impl Request {
@@ -63,6 +73,9 @@ impl Request {
             single: None,
             compare: Compare::BySize,
             against: None,
+            headroom: 0.0,
+            hours: Vec::new(),
+            aim: Aim::Mean,
         }
     }
 
@@ -205,6 +218,9 @@ pub struct Outcome {
     pub assumed_capacities: usize,
     /// Whether no link has a capacity, so that utilizations are unknown.
     pub capacities_unknown: bool,
+    /// What the plan is worth in the scenario's own hour and in each of [`Request::hours`]; empty if
+    /// there are none. [`Outcome::instance`] has the mean of their traffic then.
+    pub hours: Vec<Footprint>,
 }
 
 impl Outcome {
@@ -231,9 +247,23 @@ impl Outcome {
 /// of range; link load without any capacity; a solver that fails or whose solution does not hold;
 /// [`Error::Stopped`].
 pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
-    let mut instance = request.scenario.build(watch)?;
+    let mut hours = Vec::new();
+    let mut instance = if request.hours.is_empty() {
+        request.scenario.build(watch)?
+    } else {
+        if request.objective != Objective::Footprint
+            || request.deploy.is_some()
+            || request.buy.is_some()
+        {
+            return Err(SolverError::OnlyFootprint.into());
+        }
+        hours = request.scenario.build_hours(&request.hours, watch)?;
+        mean(&hours)?
+    };
     if let Some(node) = &request.single {
-        instance = instance.single(find_ingress(&instance, node)?);
+        let at = find_ingress(&instance, node)?;
+        hours.iter_mut().for_each(|hour| *hour = hour.single(at));
+        instance = instance.single(at);
     }
     let links = &mut instance.network.links;
     let unknown = links.iter().filter(|link| link.capacity.is_none()).count();
@@ -256,14 +286,27 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     let chosen = part.is_some();
     let instance = part.unwrap_or_else(|| whole.clone());
     watch.stage(Stage::Solve);
-    let (solution, warm) = lp::solve(&instance, &options, None, watch)?;
-    watch.stage(Stage::Check);
-    let evaluation = evaluate::check_for(&instance, &solution, &options.objective)?;
-    evaluation.holds(&instance)?;
+    // What is left free is left out of what is planned with.
+    let reserving = |instance: &Instance| instance.clone().reserving(request.headroom);
+    let planned = reserving(&instance)?;
+    let (solution, warm, evaluation, hours) = if hours.is_empty() {
+        let (solution, warm) = lp::solve(&planned, &options, None, watch)?;
+        watch.stage(Stage::Check);
+        let evaluation = evaluate::check_for(&instance, &solution, &options.objective)?;
+        evaluation.holds(&instance)?;
+        (solution, Some(warm), evaluation, Vec::new())
+    } else {
+        let reserved = hours.iter().map(reserving).collect::<Result<Vec<_>, Error>>()?;
+        let solution = lp::solve_several(&reserved, request.aim, &options, watch)?;
+        watch.stage(Stage::Check);
+        let each = evaluate::check_hours(&hours, &solution, request.aim)?;
+        let evaluation = evaluate::evaluate(&instance, &solution.cached)?;
+        (solution, None, evaluation, each)
+    };
     watch.proceed()?;
     let (mut schemes, mut verdict) = (Vec::new(), None);
-    let mut upgrades = placement::upgrades(&instance, &solution);
-    if let Some((which, more)) = request.comparison(&instance) {
+    let mut upgrades = placement::upgrades(&planned, &solution);
+    if let Some((which, more)) = request.comparison(&instance).filter(|_| hours.is_empty()) {
         watch.stage(Stage::Compare);
         (schemes, verdict) = compare(
             (&instance, chosen.then_some(&whole)),
@@ -273,13 +316,15 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
             watch,
         )?;
         if more {
-            let solver = (&options, Some(&warm));
-            placement::try_upgrades(&instance, &solution, &mut upgrades, UPGRADES, solver, watch)?;
+            let solver = (&options, warm.as_ref());
+            placement::try_upgrades(&planned, &solution, &mut upgrades, UPGRADES, solver, watch)?;
         }
     }
     let failures = under_failures(request, &instance, &site, &solution, &footprint, watch)?;
     watch.stage(Stage::Manifests);
-    let options = manifest::Options::default();
+    // As far as memory reaches, buckets have room for the traffic of any hour.
+    let room = hours.len().max(1) as f64 / (1.0 - request.headroom);
+    let options = manifest::Options { headroom: room, ..manifest::Options::default() };
     let plan = match &request.against {
         Some(old) => Plan::after(old, &instance, &solution, &options),
         None => Plan::new(&instance, &solution, &options),
@@ -304,6 +349,7 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         plan,
         assumed_capacities,
         capacities_unknown,
+        hours,
     })
 }
 
@@ -338,8 +384,8 @@ fn choose_devices(
     let Some(Buy { tariff, goal }) = request.buy else { return Ok((None, site)) };
     watch.stage(Stage::Placement);
     let aim = match goal {
-        Goal::Budget(money) => Aim::Budget(money),
-        Goal::Reduction(share) => Aim::Target(share * instance.footprint()),
+        Goal::Budget(money) => placement::Aim::Budget(money),
+        Goal::Reduction(share) => placement::Aim::Target(share * instance.footprint()),
     };
     let found = placement::purchase(instance, &tariff, aim, solve, watch)?;
     let node = |&ingress: &usize| instance.ingresses[ingress].node;
@@ -408,6 +454,38 @@ fn compare(
         verdict.lean = verdict::lean(instance, smart, at_load, watch)?;
     }
     Ok((schemes, Some(verdict)))
+}
+
+/// The instance of hours with the mean of their volumes, and of their matches if these were measured.
+fn mean(hours: &[Instance]) -> Result<Instance, Error> {
+    let count = hours.len() as f64;
+    let mut volumes = vec![0.0; hours[0].paths.len()];
+    let mut pairs: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
+    let mut copies = 0.0;
+    let mut measured = true;
+    for hour in hours {
+        for (sum, path) in volumes.iter_mut().zip(&hour.paths) {
+            *sum += path.volume / count;
+        }
+        let Profile::Measured(profile) = &hour.profile else {
+            measured = false;
+            continue;
+        };
+        copies += profile.copies / count;
+        for &(p, q, found) in &profile.pairs {
+            let sum = pairs.entry((p, q)).or_default();
+            *sum = (sum.0 + found.count / count, sum.1 + found.bytes() / count);
+        }
+    }
+    let instance = hours[0].clone().with_volumes(&volumes)?;
+    if !measured {
+        return Ok(instance);
+    }
+    let most = instance.mss.0;
+    let pairs = pairs.into_iter().filter(|(_, (count, _))| *count > 0.0);
+    let pairs = pairs
+        .map(|((p, q), (count, bytes))| (p, q, Match { count, length: (bytes / count).min(most) }));
+    instance.with_profile(Profile::Measured(Measured { pairs: pairs.collect(), copies }))
 }
 
 /// A plan for each ingress node alone.
@@ -490,4 +568,77 @@ fn choose_links(
         reduction: step.footprint.saved / whole,
     };
     Ok((order.iter().zip(&steps).map(deployed).collect(), gap))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Text, scenario::TrafficSource};
+
+    /// Four nodes in a row; traffic goes to one end, or to the other.
+    fn request(matrix: &str) -> Request {
+        let node = |id| format!(r#"{{"id":"{id}","population":1}}"#);
+        let link = |(a, b)| format!(r#"{{"a":"{a}","b":"{b}","weight":1}}"#);
+        let nodes = ["a", "b", "c", "d"].map(node).join(",");
+        let links = [("a", "b"), ("b", "c"), ("c", "d")].map(link).join(",");
+        let text = format!(r#"{{"name":"row","level":"pop","nodes":[{nodes}],"links":[{links}]}}"#);
+        let mut scenario = Scenario::new(Text::new("row.json", text));
+        scenario.traffic = TrafficSource::Matrix(Text::new("matrix", matrix));
+        Request::new(scenario)
+    }
+
+    fn hour(request: &Request, matrix: &str) -> Hour {
+        Hour {
+            traffic: TrafficSource::Matrix(Text::new("matrix", matrix)),
+            redundancy: request.scenario.redundancy.clone(),
+        }
+    }
+
+    #[test]
+    fn a_plan_for_several_hours_holds_in_each() {
+        let (to_d, to_c) = ("a d 3\na c 1", "a c 3\na b 1");
+        let mut request = request(to_d);
+        request.scenario.provision.interior_memory = crate::Bytes(6e8);
+        let alone = run(&request, &Unwatched).unwrap();
+        request.hours = vec![hour(&request, to_c)];
+        let both = run(&request, &Unwatched).unwrap();
+        // Paths of either hour, with a byte where they have no traffic.
+        assert_eq!((alone.instance.paths.len(), both.instance.paths.len()), (2, 3));
+        assert_eq!((alone.hours.len(), both.hours.len()), (0, 2));
+        assert!(both.solution.gap() < 1e-6);
+        request.aim = Aim::Worst;
+        let worst = run(&request, &Unwatched).unwrap();
+        let least =
+            |outcome: &Outcome| outcome.hours.iter().map(Footprint::reduction).fold(1.0, f64::min);
+        assert!(least(&worst) >= least(&both) * (1.0 - 1e-6));
+        assert!((least(&worst) - worst.solution.objective).abs() < 1e-6);
+        // What is best for one hour is no worse there.
+        let reduction = alone.evaluation.footprint.reduction();
+        assert!(reduction >= both.hours[0].reduction() * (1.0 - 1e-6));
+        request.objective = Objective::LinkLoad { capacity: None };
+        assert!(run(&request, &Unwatched).is_err());
+    }
+
+    #[test]
+    fn headroom_is_left_free() {
+        let mut request = request("a d 3\na c 1");
+        request.scenario.provision.interior_memory = crate::Bytes(6e8);
+        let whole = run(&request, &Unwatched).unwrap();
+        request.headroom = 0.25;
+        let some = run(&request, &Unwatched).unwrap();
+        let fullest = |outcome: &Outcome| {
+            let devices = outcome.evaluation.devices.iter();
+            devices.map(|device| device.memory.share()).fold(0.0, f64::max)
+        };
+        assert!((fullest(&whole) - 1.0).abs() < 1e-6 && fullest(&some) <= 0.75 + 1e-9);
+        assert!(some.solution.objective < whole.solution.objective);
+        // Buckets have the room.
+        let bytes = |outcome: &Outcome| -> u64 {
+            let paths = outcome.plan.paths().iter();
+            paths.flat_map(|path| path.ranges.iter()).map(|range| range.bytes).sum()
+        };
+        assert!(bytes(&some) as f64 > 0.99 * bytes(&whole) as f64);
+        request.headroom = 1.0;
+        assert!(run(&request, &Unwatched).is_err());
+    }
 }

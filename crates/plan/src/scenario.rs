@@ -12,7 +12,7 @@ use crate::{
     measure::Measurement,
     network::Names,
     path::Route,
-    ra::file::RouteFile,
+    ra::{Routes, file::RouteFile},
     routing,
     topology::{self, Cities, Format, Unknown},
     traffic::{self, Scale},
@@ -106,6 +106,48 @@ impl Scenario {
     /// network cannot meet, and every error of [`Instance::new`] and [`Instance::check_trees`];
     /// [`Error::Stopped`].
     pub fn build(&self, watch: &dyn Watch) -> Result<Instance, Error> {
+        let Ways { network, routed, routes } = self.ways(watch)?;
+        let routes = self.volumes(&network, routes)?;
+        self.with_routes(network, routed.as_ref(), routes)
+    }
+
+    /// The instance, and one for each of these hours: the same paths and devices with other traffic.
+    /// A path that has traffic in some hour has a byte in the others.
+    ///
+    /// # Errors
+    /// As [`Scenario::build`], for each hour.
+    pub fn build_hours(&self, hours: &[Hour], watch: &dyn Watch) -> Result<Vec<Instance>, Error> {
+        let Ways { network, routed, routes } = self.ways(watch)?;
+        let other = |hour: &Hour| Self {
+            traffic: hour.traffic.clone(),
+            redundancy: hour.redundancy.clone(),
+            ..self.clone()
+        };
+        let all: Vec<Self> = std::iter::once(self.clone()).chain(hours.iter().map(other)).collect();
+        let ends = |route: &Route| (route.from, route.to);
+        let mut volumes = Vec::with_capacity(all.len());
+        let mut used = BTreeSet::new();
+        for scenario in &all {
+            let routes = scenario.volumes(&network, routes.clone())?;
+            used.extend(routes.iter().filter(|route| route.volume > 0.0).map(ends));
+            volumes.push(routes);
+        }
+        let mut instances = Vec::with_capacity(all.len());
+        for (scenario, of_hour) in all.iter().zip(volumes) {
+            let of_hour: BTreeMap<_, f64> =
+                of_hour.iter().map(|route| (ends(route), route.volume)).collect();
+            let routes = routes.iter().filter(|route| used.contains(&ends(route))).map(|route| {
+                let volume = of_hour.get(&ends(route)).copied().unwrap_or(0.0).max(1.0);
+                Route { volume, ..route.clone() }
+            });
+            let routes = routes.collect();
+            instances.push(scenario.with_routes(network.clone(), routed.as_ref(), routes)?);
+        }
+        Ok(instances)
+    }
+
+    /// The network and its paths, before any traffic.
+    fn ways(&self, watch: &dyn Watch) -> Result<Ways, Error> {
         watch.stage(Stage::Topology);
         let network = self.network()?;
         self.provision.check()?;
@@ -128,8 +170,17 @@ impl Scenario {
             (None, None) => routing::shortest_paths(&network, watch)
                 .map_err(|error| self.topology.invalid(error))?,
         };
-        let mut routes = self.volumes(&network, routes)?;
-        if let Some(routed) = &routed {
+        Ok(Ways { network, routed, routes })
+    }
+
+    /// The instance of routes with their volumes.
+    fn with_routes(
+        &self,
+        network: Network,
+        routed: Option<&Routes>,
+        mut routes: Vec<Route>,
+    ) -> Result<Instance, Error> {
+        if let Some(routed) = routed {
             routes = routed.with_volumes(&routes);
         }
         let placement = match &self.decoders {
@@ -151,7 +202,7 @@ impl Scenario {
                 (_, error) => error,
             })?;
         for ingress in &mut instance.ingresses {
-            let mut slices = routed.iter().flat_map(|routed| routed.of(ingress.node));
+            let mut slices = routed.into_iter().flat_map(|routed| routed.of(ingress.node));
             if let Some(slice) = slices.nth(usize::from(ingress.slice)) {
                 ingress.sources.clone_from(&slice.prefixes);
             }
@@ -244,6 +295,23 @@ impl Scenario {
             TrafficSource::Matrix(matrix) => matrix,
         }
     }
+}
+
+/// A network and its paths.
+struct Ways {
+    network: Network,
+    /// Redundancy-aware routes, if they are given.
+    routed: Option<Routes>,
+    routes: Vec<Route>,
+}
+
+/// The traffic of another hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hour {
+    /// Where it goes.
+    pub traffic: TrafficSource,
+    /// How much of it repeats.
+    pub redundancy: Redundancy,
 }
 
 /// Transformations of a network, applied in the order of the fields.

@@ -58,6 +58,12 @@ pub(crate) struct PlanArgs {
     /// Schemes to compare the plan with
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) compare: CompareName,
+    /// Share of every device's memory and operations to leave free, for more traffic than planned
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0%")]
+    pub(crate) headroom: f64,
+    /// What one plan for several --traffic or --profile is to be good at
+    #[arg(long, value_enum, default_value = "mean")]
+    pub(crate) aim: AimName,
     /// Skip the comparison with other schemes
     #[arg(long, conflicts_with = "compare")]
     pub(crate) quick: bool,
@@ -168,6 +174,10 @@ pub(crate) struct EmulateArgs {
     /// What may be referred to, and how caches are divided
     #[arg(long, value_name = "RULES", value_enum, default_value = "precise")]
     pub(crate) rules: RulesName,
+    /// Share of every device's memory and operations that plans leave free, for more traffic than
+    /// planned
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0%", conflicts_with = "plan")]
+    pub(crate) headroom: f64,
     /// Skip the comparison with hop-by-hop elimination and Ideal
     #[arg(long)]
     pub(crate) quick: bool,
@@ -248,9 +258,9 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "paths", help_heading = "Network")]
     pub(crate) routes: Option<PathBuf>,
     /// Traffic matrix: gravity (by population), demands (from the topology), or a file with `from
-    /// to volume` lines
+    /// to volume` lines; `plan` makes one plan for all that are given
     #[arg(long, value_name = "WHAT", default_value = "gravity", help_heading = "Traffic")]
-    pub(crate) traffic: String,
+    pub(crate) traffic: Vec<String>,
     /// Let the same volume enter at every ingress
     #[arg(long, help_heading = "Traffic")]
     pub(crate) equal: bool,
@@ -274,9 +284,9 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, help_heading = "Traffic")]
     pub(crate) match_length: Option<f64>,
     /// Measured redundancy profile, instead of the synthetic one; with --volumes, use its volumes
-    /// too
+    /// too; `plan` makes one plan for all that are given
     #[arg(long, value_name = "FILE", conflicts_with_all = ["gamma", "intrapop", "intrapath", "match_length"], help_heading = "Traffic")]
-    pub(crate) profile: Option<PathBuf>,
+    pub(crate) profile: Vec<PathBuf>,
     /// Mean packet size in bytes
     #[arg(
         long,
@@ -346,11 +356,14 @@ impl ScenarioArgs {
             traffic,
             ..
         } = self;
-        let traffic = Some(Path::new(traffic))
+        let traffic = traffic
+            .iter()
+            .map(Path::new)
             .filter(|traffic| !["gravity", "demands"].map(Path::new).contains(traffic));
-        let files = [latencies, cities, paths, routes, profile, devices, links]
+        let files = [latencies, cities, paths, routes, devices, links]
             .into_iter()
-            .filter_map(|file| file.as_deref());
+            .filter_map(|file| file.as_deref())
+            .chain(profile.iter().map(|file| &**file));
         std::iter::once(&**topology).chain(files).chain(traffic)
     }
 }
@@ -390,6 +403,14 @@ pub(crate) enum CompareName {
     /// Also edge-only and SmartRE without limits, the load at which the winner changes, what upgrades
     /// gain, and the fewest devices for 95 % of the savings: some hundred more plans
     All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AimName {
+    /// Most bytes times links saved in all
+    Mean,
+    /// The largest share saved where it is smallest
+    Worst,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

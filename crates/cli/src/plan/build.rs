@@ -12,7 +12,7 @@ use crate::args::plan::MoneyArgs;
 use crate::format::counted;
 use crate::quantity::bytes;
 use oncewire_plan::baseline::{self, Comparison};
-use oncewire_plan::evaluate::{Evaluation, Use};
+use oncewire_plan::evaluate::{Evaluation, Footprint, Use};
 use oncewire_plan::manifest::{self, Plan};
 use oncewire_plan::network::Role;
 use oncewire_plan::placement::{self, MORE_OPERATIONS, Resource};
@@ -41,6 +41,15 @@ pub(super) fn whole(
     if let Some(node) = &request.single {
         notes.push(format!(
             "Only what enters at {node:?}, with its share of each device, by volume."
+        ));
+    }
+    if !outcome.hours.is_empty() {
+        let saved = |hour: &Footprint| format!("{:.1} %", 100.0 * hour.reduction());
+        let saved: Vec<String> = outcome.hours.iter().map(saved).collect();
+        notes.push(format!(
+            "One plan for {} hours, within every limit in each: of their footprints it saves {}. Volumes are their mean.",
+            saved.len(),
+            saved.join(", ")
         ));
     }
     if outcome.capacities_unknown {

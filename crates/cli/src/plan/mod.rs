@@ -15,7 +15,7 @@ pub(crate) mod scenario;
 pub(crate) mod watch;
 
 use crate::args::plan::{
-    CompareName, FailuresName, ObjectiveName, PlanArgs, SolverName, StrategyName,
+    AimName, CompareName, FailuresName, ObjectiveName, PlanArgs, SolverName, StrategyName,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, finish};
@@ -23,7 +23,7 @@ use crate::{output, progress, stdout};
 use build::Built;
 use oncewire_plan::baseline::Scheme;
 use oncewire_plan::error::RouteFileError;
-use oncewire_plan::lp::{Method, Objective};
+use oncewire_plan::lp::{Aim, Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
 use oncewire_plan::ra::file::RouteFile;
@@ -40,6 +40,9 @@ pub(crate) fn run(args: &PlanArgs) -> Outcome {
         check_each_ingress(args)?;
     }
     let mut scenario = Scenario::read(&args.scenario)?;
+    if each {
+        scenario.one_hour()?;
+    }
     let request = request(args, &scenario)?;
     let built = if each {
         let outcome = oncewire_plan::run_each_ingress(&request, &watch)?;
@@ -112,6 +115,12 @@ fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
             CompareName::All => Compare::All,
         },
         against: args.against.as_deref().map(read_plan).transpose()?,
+        headroom: args.headroom,
+        hours: scenario.hours.clone(),
+        aim: match args.aim {
+            AimName::Mean => Aim::Mean,
+            AimName::Worst => Aim::Worst,
+        },
     })
 }
 

@@ -82,6 +82,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
     let out = out.map(Destination::open).transpose()?;
     let watch = Progress::new();
     let scenario = Scenario::read(&args.scenario)?;
+    scenario.one_hour()?;
     let instance = scenario.request.build(&watch)?;
     let at = match &args.ingress {
         Some(name) => find_ingress(&instance, name)?,

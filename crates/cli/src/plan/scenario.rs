@@ -4,7 +4,7 @@ use crate::args::plan::ScenarioArgs;
 use crate::failure::{Failure, Outcome, nearest};
 use crate::quantity::bytes;
 use oncewire_plan::error::{DeviceError, TopologyError, TrafficError};
-use oncewire_plan::scenario::{Decoders, DeviceOverride, Redundancy, Shape, TrafficSource};
+use oncewire_plan::scenario::{Decoders, DeviceOverride, Hour, Redundancy, Shape, TrafficSource};
 use oncewire_plan::{
     BitRate, Bytes, Error, Fault, Instance, Network, PerSecond, Provision, Synthetic, Text,
 };
@@ -33,6 +33,8 @@ pub(super) struct Scenario {
     pub(super) request: oncewire_plan::Scenario,
     /// Name and value of each setting, for people.
     pub(super) settings: Vec<(String, String)>,
+    /// Traffic and redundancy of further hours, where several are given.
+    pub(super) hours: Vec<Hour>,
 }
 
 impl Scenario {
@@ -40,6 +42,8 @@ impl Scenario {
     pub(crate) fn read(args: &ScenarioArgs) -> Outcome<Scenario> {
         let text = |path: &Option<_>| path.as_deref().map(self::text).transpose();
         let provision = provision(args)?;
+        let mut all = hours(args)?;
+        let first = all.remove(0);
         let request = oncewire_plan::Scenario {
             topology: self::text(&args.topology)?,
             companion: text(&args.latencies)?,
@@ -54,11 +58,7 @@ impl Scenario {
             },
             paths: text(&args.paths)?,
             routes: text(&args.routes)?,
-            traffic: match args.traffic.as_str() {
-                "gravity" => TrafficSource::Gravity,
-                "demands" => TrafficSource::Demands,
-                file => TrafficSource::Matrix(self::text(Path::new(file))?),
-            },
+            traffic: first.traffic,
             scale: match (args.volumes, args.equal) {
                 (true, _) => Scale::Given,
                 (false, true) => Scale::EqualIngress(args.load),
@@ -71,20 +71,17 @@ impl Scenario {
                 None => Decoders::PerLink,
             },
             overrides: args.devices.as_deref().map(overrides).transpose()?.unwrap_or_default(),
-            redundancy: match &args.profile {
-                Some(path) => {
-                    Redundancy::Measured { measurement: self::text(path)?, volumes: args.volumes }
-                }
-                None => Redundancy::Synthetic(Synthetic {
-                    gamma: args.gamma,
-                    intrapop: args.intrapop,
-                    intrapath: args.intrapath,
-                    length: match_length(args),
-                    ingresses: BTreeMap::new(),
-                }),
-            },
+            redundancy: first.redundancy,
         };
-        Ok(Scenario { settings: settings(args, &request.provision), request })
+        Ok(Scenario { settings: settings(args, &request.provision), request, hours: all })
+    }
+
+    /// Refuses traffic of several hours, for commands other than `plan`.
+    pub(super) fn one_hour(&self) -> Outcome {
+        match self.hours.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage("several --traffic or --profile are for `plan`: give one")),
+        }
     }
 
     /// Adds the settings that depend on the network.
@@ -95,6 +92,39 @@ impl Scenario {
             self.settings.push(("footprint".into(), value.into()));
         }
     }
+}
+
+/// Traffic and redundancy of each hour: where one of both is given once, it is that of all.
+fn hours(args: &ScenarioArgs) -> Outcome<Vec<Hour>> {
+    let (matrices, profiles) = (args.traffic.len(), args.profile.len());
+    let count = matrices.max(profiles);
+    if (matrices > 1 && matrices < count) || (profiles > 1 && profiles < count) {
+        return Err(Failure::usage(format!(
+            "--traffic is given {matrices} times, --profile {profiles} times; give as many of both, or one of them once"
+        )));
+    }
+    let of_hour = |hour: usize| -> Outcome<Hour> {
+        Ok(Hour {
+            traffic: match args.traffic[hour.min(matrices - 1)].as_str() {
+                "gravity" => TrafficSource::Gravity,
+                "demands" => TrafficSource::Demands,
+                file => TrafficSource::Matrix(text(Path::new(file))?),
+            },
+            redundancy: match args.profile.get(hour.min(profiles.saturating_sub(1))) {
+                Some(path) => {
+                    Redundancy::Measured { measurement: text(path)?, volumes: args.volumes }
+                }
+                None => Redundancy::Synthetic(Synthetic {
+                    gamma: args.gamma,
+                    intrapop: args.intrapop,
+                    intrapath: args.intrapath,
+                    length: args.match_length.unwrap_or(args.packet),
+                    ingresses: BTreeMap::new(),
+                }),
+            },
+        })
+    };
+    (0..count).map(of_hour).collect()
 }
 
 /// What people call a node.
@@ -290,7 +320,7 @@ fn overrides(path: &Path) -> Outcome<Vec<DeviceOverride>> {
 
 fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)> {
     let percent = |share: f64| format!("{} %", (share * 1e4).round() / 100.0);
-    let mut settings = vec![("traffic", args.traffic.clone())];
+    let mut settings = vec![("traffic", args.traffic.join(", "))];
     if args.volumes {
         settings.push(("volumes", "as given, in bytes per epoch".into()));
     } else {
@@ -300,9 +330,13 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
     if let Some(path) = &args.routes {
         settings.push(("routes", format!("of {}", path.display())));
     }
-    match &args.profile {
-        Some(path) => settings.push(("redundancy", format!("as measured in {}", path.display()))),
-        None => {
+    let profiles: Vec<String> =
+        args.profile.iter().map(|path| path.display().to_string()).collect();
+    match &profiles[..] {
+        [_, ..] => {
+            settings.push(("redundancy", format!("as measured in {}", profiles.join(", "))));
+        }
+        [] => {
             let [gamma, intrapop, intrapath] =
                 [args.gamma, args.intrapop, args.intrapath].map(percent);
             settings.push((

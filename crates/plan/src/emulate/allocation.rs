@@ -1,8 +1,14 @@
 //! Assignments of caches, in the form the emulator uses.
 
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::Rules;
 use crate::{
-    DeviceId, Error, HeaderHash, Instance, Solution,
+    DeviceId, Error, HeaderHash, Ingress, Instance, Solution,
     error::EmulationError,
+    evaluate::copies::{self, Expected, Place},
     manifest::{self, Plan, PlannedPath},
 };
 
@@ -25,7 +31,7 @@ pub struct Share {
 
 /// The facts of all manifests of one version: per path its devices and its ranges, in the order of
 /// [`Instance::paths`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation {
     /// Per path: devices in order, on the route that the manifests were made for.
     devices: Vec<Box<[DeviceId]>>,
@@ -34,6 +40,8 @@ pub struct Allocation {
     saves: Option<Vec<(Box<[u32]>, u32)>>,
     /// Per path: ranges in on-path order, each where the one before ends.
     shares: Vec<Box<[Share]>>,
+    /// The traffic that it was made for; none if that is not known.
+    made_for: Option<Arc<Instance>>,
 }
 
 impl Allocation {
@@ -87,10 +95,11 @@ impl Allocation {
             devices: plan.paths().iter().map(|path| path.hops.clone()).collect(),
             saves: None,
             shares: plan.paths().iter().map(shares).collect(),
+            made_for: None,
         }
     }
 
-    /// Ranges given per path of the instance.
+    /// Ranges given per path of the instance, which has the traffic that they were made for.
     ///
     /// # Errors
     /// Not one list per path; ranges that do not follow each other, or of devices that are not on
@@ -134,7 +143,39 @@ impl Allocation {
                     .collect(),
             ),
             shares: shares.into_iter().map(Vec::into_boxed_slice).collect(),
+            made_for: Some(Arc::new(instance.clone())),
         })
+    }
+
+    /// With expectations of other traffic than it was made for.
+    pub fn expecting(self, instance: &Instance) -> Self {
+        Self { made_for: Some(Arc::new(instance.clone())), ..self }
+    }
+
+    /// With queues that are larger by up to `factor`, as far as the memory of devices and ingresses
+    /// reaches: for more traffic than was planned for.
+    pub fn with_room(mut self, instance: &Instance, factor: f64) -> Self {
+        let mut at_device = vec![0.0; instance.devices.len()];
+        let mut at_store = vec![0.0; instance.store_count()];
+        let store =
+            |path: usize| instance.ingresses[instance.paths[path].ingress as usize].store as usize;
+        for (path, shares) in self.shares.iter().enumerate() {
+            for share in shares {
+                at_device[share.device] += share.bytes as f64;
+                at_store[store(path)] += share.bytes as f64;
+            }
+        }
+        for (path, shares) in self.shares.iter_mut().enumerate() {
+            let of_store = instance.store_memory(store(path)).0 / at_store[store(path)];
+            for share in shares {
+                let of_device = instance.devices[share.device].memory / at_device[share.device];
+                let more = factor.min(of_device).min(of_store);
+                if more > 1.0 {
+                    share.bytes = (share.bytes as f64 * more) as u64;
+                }
+            }
+        }
+        self
     }
 
     /// Number of paths.
@@ -184,21 +225,36 @@ impl Allocation {
         saves[path as usize].0.get(at).copied()
     }
 
-    /// What the plan expects, by the program's own formulas (3.2) and (3.4): for reports, and to
-    /// divide devices among ingresses. Volumes and profile are the instance's, routes those of the
-    /// manifests.
-    pub(super) fn expect(&self, instance: &Instance) -> Expectation {
+    /// What the plan expects: for reports, and to divide devices among ingresses. Volumes and profile
+    /// are those it was made for, if they are known, or else the instance's.
+    pub(super) fn expect(&self, instance: &Instance, rules: Rules) -> Expectation {
+        let instance = self.made_for.as_deref().unwrap_or(instance);
+        let mut expected = match rules.copies {
+            1 => self.with_first_copies(instance),
+            _ => self.with_copies(instance),
+        };
+        expected.footprints = vec![0.0; instance.ingresses.len()];
+        expected.cached = vec![vec![0.0; instance.devices.len()]; instance.ingresses.len()];
+        for (number, path) in instance.paths.iter().enumerate() {
+            for share in self.shares(number as u32) {
+                expected.cached[path.ingress as usize][share.device] +=
+                    part(share) * path.volume / instance.packet.0;
+            }
+            let length = self.saves.as_ref().map_or(path.length, |saves| saves[number].1);
+            expected.footprints[path.ingress as usize] += path.volume * f64::from(length);
+        }
+        expected
+    }
+
+    /// By the program's own formulas (3.2) and (3.4).
+    fn with_first_copies(&self, instance: &Instance) -> Expectation {
         let devices = instance.devices.len();
         let mut operations = vec![vec![0.0; devices]; instance.ingresses.len()];
         let mut saved = vec![0.0; instance.ingresses.len()];
-        let mut footprints = vec![0.0; instance.ingresses.len()];
         for (number, ingress) in instance.ingresses.iter().enumerate() {
             let operations = &mut operations[number];
             for q in ingress.paths.clone() {
-                let path = &instance.paths[q as usize];
-                let volume = path.volume;
-                let length = self.saves.as_ref().map_or(path.length, |saves| saves[q as usize].1);
-                footprints[number] += volume * f64::from(length);
+                let volume = instance.paths[q as usize].volume;
                 for share in self.shares(q) {
                     operations[share.device] += part(share) * volume / instance.packet.0;
                 }
@@ -216,7 +272,30 @@ impl Allocation {
                 }
             }
         }
-        Expectation { operations, saved, footprints }
+        Expectation { operations, saved, ..Expectation::default() }
+    }
+
+    /// With references to any copy.
+    fn with_copies(&self, instance: &Instance) -> Expectation {
+        let place = |path: u32, device: DeviceId| {
+            let share = self.shares(path).iter().find(|share| share.device == device);
+            let saves = self.saves(instance, path, device).unwrap_or(0);
+            Place { device, saves, share: share.map_or(0.0, part) }
+        };
+        let places = |path: u32| -> Vec<Place> {
+            self.devices(path).iter().map(|&device| place(path, device)).collect()
+        };
+        let concentration = copies::concentration(instance);
+        let expected = |(number, ingress): (usize, &Ingress)| {
+            let all: Vec<Vec<Place>> = ingress.paths.clone().map(places).collect();
+            copies::of_ingress(instance, number, &all, concentration)
+        };
+        let all: Vec<Expected> = instance.ingresses.par_iter().enumerate().map(expected).collect();
+        Expectation {
+            saved: all.iter().map(|ingress| ingress.saved).collect(),
+            operations: all.into_iter().map(|ingress| ingress.operations).collect(),
+            ..Expectation::default()
+        }
     }
 }
 
@@ -225,10 +304,12 @@ fn part(share: &Share) -> f64 {
 }
 
 /// What a plan expects per epoch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Expectation {
     /// Operations, per ingress and device.
     pub(super) operations: Vec<Vec<f64>>,
+    /// Those for packets to cache.
+    pub(super) cached: Vec<Vec<f64>>,
     /// Link bytes saved, per ingress.
     pub(super) saved: Vec<f64>,
     /// Link bytes without elimination, per ingress.

@@ -12,7 +12,7 @@ use planned::{Carrier, Planned, fits, limits_of_links};
 use super::{
     Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHasher, IngressReport,
     MAX_COPIES, Packet, Replanner, Replanning, Report, Rollout, Rules, Traffic,
-    ingress::Pairs,
+    ingress::{Budget, Pairs},
     link::{Limits, Pair},
     route::{self, Route},
     shim::{Format, MAX_MATCHES, MAX_PAYLOAD},
@@ -140,7 +140,7 @@ enum Scheduled {
         ingress: u32,
         version: u32,
         allocation: Arc<Allocation>,
-        limits: Vec<f64>,
+        limits: Vec<Budget>,
     },
     Retire {
         version: u32,

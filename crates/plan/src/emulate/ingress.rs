@@ -8,6 +8,7 @@ use std::{
 use super::{
     Allocation, HeaderHasher, Identity, Packet, Refusals,
     node::{Body, InFlight},
+    prices::Prices,
     route::Route,
     rules::{Gaps, Queues, Rules},
     shim::{Format, Shim, Spec},
@@ -36,6 +37,8 @@ pub(super) struct Common<'a> {
     pub(super) now: u64,
     /// Nanoseconds after which a packet that was lost has been sent again.
     pub(super) round_trip: u64,
+    /// Part of an epoch's operations that may be used by now, 0 to 1.
+    pub(super) due: f64,
 }
 
 /// How an ingress encoded a packet.
@@ -50,6 +53,14 @@ pub(super) struct Sent {
 /// Matches of a pair of paths: number and bytes.
 pub(super) type Pairs = BTreeMap<(u32, u32), (u64, u64)>;
 
+/// Operations of a device that an ingress may cause in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Budget {
+    pub(super) all: f64,
+    /// Those that the plan expects for packets to cache.
+    pub(super) caching: f64,
+}
+
 pub(super) struct Ingress {
     pub(super) store: Store,
     pub(super) allocation: Arc<Allocation>,
@@ -57,9 +68,12 @@ pub(super) struct Ingress {
     /// First hash that is not fingerprinted.
     coded: u64,
     /// Budget of operations per epoch, per device.
-    pub(super) limits: Vec<f64>,
+    pub(super) limits: Vec<Budget>,
     /// Operations used in this epoch, per device.
     used: Vec<f64>,
+    /// Those for packets to cache.
+    cached: Vec<f64>,
+    prices: Prices,
     /// Matches found since the last report, used or not.
     pub(super) pairs: Pairs,
     pub(super) refusals: Refusals,
@@ -76,7 +90,7 @@ impl Ingress {
         store: Store,
         allocation: Arc<Allocation>,
         coded: f64,
-        limits: Vec<f64>,
+        limits: Vec<Budget>,
     ) -> Self {
         Self {
             store,
@@ -84,6 +98,8 @@ impl Ingress {
             version: 0,
             coded: (coded.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64,
             used: vec![0.0; limits.len()],
+            cached: vec![0.0; limits.len()],
+            prices: Prices::new(limits.len()),
             limits,
             pairs: Pairs::new(),
             refusals: Refusals::default(),
@@ -103,6 +119,7 @@ impl Ingress {
     /// Starts an epoch: budgets are full again.
     pub(super) fn new_epoch(&mut self) {
         self.used.fill(0.0);
+        self.cached.fill(0.0);
         self.store.new_epoch();
         self.cautious = self.cautious.saturating_sub(1);
     }
@@ -113,7 +130,7 @@ impl Ingress {
         allocation: Arc<Allocation>,
         version: u32,
         paths: std::ops::Range<u32>,
-        limits: Vec<f64>,
+        limits: Vec<Budget>,
         rules: Rules,
     ) {
         let mut sizes: BTreeMap<(u32, DeviceId), u64> =
@@ -181,6 +198,7 @@ impl Ingress {
                 .holder(packet.path, hash)
                 .expect("it is stored because it has one");
             self.used[share.device] += 1.0;
+            self.cached[share.device] += 1.0;
             let name = identity.name(common.format.name_bytes);
             let size = payload.len() as u64 + u64::from(packet.header_bytes);
             let mut stored = Stored::new(
@@ -209,6 +227,7 @@ impl Ingress {
             version,
             limits,
             used,
+            prices,
             pairs,
             refusals,
             matches,
@@ -245,15 +264,23 @@ impl Ingress {
             // afterwards.
             let there = |found: &&Found| store.get(found.slot).device == stored.device;
             let before = before.iter().filter(there).count() as f64;
-            if used[stored.device] + before + 1.0 > limits[stored.device] {
+            if used[stored.device] + before + 1.0 > limits[stored.device].all {
                 return Err(Refusal::Overloaded);
             }
             if found.length as usize <= spec(stored, found).bytes(common.format, path, 0) {
                 return Err(Refusal::Short);
             }
+            let whole = u64::from(found.length) * u64::from(links);
+            let worth = if common.rules.priced {
+                let ahead = used[stored.device] > limits[stored.device].all * common.due;
+                prices.note(stored.device, whole, ahead);
+                prices.less(stored.device, whole).ok_or(Refusal::Overloaded)?
+            } else {
+                whole
+            };
             // Of copies as good, rather one that has arrived: the first loss is still to be seen.
             let sure = common.rules.confirm && !young;
-            Ok(2 * u64::from(found.length) * u64::from(links) + u64::from(sure))
+            Ok(2 * worth + u64::from(sure))
         };
         let settle = |stored: &Stored, found: &Found, refusal: Option<Refusal>| {
             let pair = pairs.entry((path, stored.path)).or_default();
@@ -297,7 +324,13 @@ impl Ingress {
             .iter()
             .filter(|found| self.store.get(found.slot).device == share.device)
             .count();
-        let idle = self.used[share.device] + own as f64 + 1.0 <= self.limits[share.device];
+        let budget = self.limits[share.device];
+        let used = self.used[share.device] + own as f64 + 1.0;
+        // When operations are short, caching has those that the plan expects, and decoding the rest.
+        let due = !common.rules.priced
+            || used <= budget.all * common.due
+            || self.cached[share.device] < budget.caching * common.due;
+        let idle = due && used <= budget.all;
         (ahead && room && idle).then_some(self.version & 1 == 1)
     }
 

@@ -13,6 +13,7 @@ mod index;
 mod ingress;
 mod link;
 mod node;
+mod prices;
 mod report;
 mod request;
 mod reroute;

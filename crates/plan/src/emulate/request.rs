@@ -55,6 +55,9 @@ pub struct Request {
     pub replan: Option<Replan>,
     /// A link that fails during the run.
     pub reroute: Option<Reroute>,
+    /// Share of every device's memory and operations, and of every packet store, that plans leave
+    /// free ([`crate::Request::headroom`]). For plans that are made here.
+    pub headroom: f64,
     /// Also run hop-by-hop elimination and the unlimited Ideal.
     pub compare: bool,
     /// Measure volumes and redundancy of the packets that are carried.
@@ -223,13 +226,27 @@ pub fn run<C: Captures>(
             captured_instance(request, whole, at, egresses, captures, watch)?
         }
     };
+    if let Some(Reroute { after, notice }) = request.reroute {
+        // An error now, not after a plan is made.
+        reroute(&instance, nanoseconds(after), nanoseconds(notice))?;
+    }
     let (allocation, warm) = match &request.plan {
         Some(plan) => (allocation_of(plan, &instance, scale)?, None),
         None => {
             watch.stage(Stage::Solve);
-            let (solution, warm) = lp::solve(&instance, &lp::Options::default(), None, watch)?;
-            (Allocation::new(&instance, &solution)?, Some(warm))
+            let (allocation, warm) = allocate(&instance, request.headroom, None, watch)?;
+            (allocation, Some(warm))
         }
+    };
+    let allocation = match &traffic {
+        // What packets repeat, and how often, is not quite the profile: there is room for three
+        // matches in a packet, and content with matches is not repeated again.
+        Traffic::Synthetic(_) if request.rules.copies > 1 => {
+            watch.stage(Stage::Measure);
+            let found = profile_of(&instance, &traffic, captures, watch)?;
+            allocation.expecting(&found.apply(&instance)?)
+        }
+        _ => allocation,
     };
     let schemes = [
         ("SmartRE", Scheme::Planned(allocation)),
@@ -405,6 +422,7 @@ struct Planner {
     warm: Option<WarmStart>,
     /// Routes of the last plan that are not the instance's.
     routes: Vec<(u32, Box<[LinkId]>)>,
+    headroom: f64,
     made: Rc<Cell<u32>>,
 }
 
@@ -427,12 +445,25 @@ impl Replanner for Planner {
                 return Ok(None);
             }
         }
-        let (solution, warm) =
-            lp::solve(&instance, &lp::Options::default(), self.warm.as_ref(), &Unwatched)?;
+        let (allocation, warm) =
+            allocate(&instance, self.headroom, self.warm.as_ref(), &Unwatched)?;
         self.warm = Some(warm);
         self.made.set(self.made.get() + 1);
-        Ok(Some(Allocation::new(&instance, &solution)?))
+        Ok(Some(allocation))
     }
+}
+
+/// A new plan that leaves this share of devices free.
+fn allocate(
+    instance: &Instance,
+    headroom: f64,
+    warm: Option<&WarmStart>,
+    watch: &dyn Watch,
+) -> Result<(Allocation, WarmStart), Error> {
+    let reserved = instance.clone().reserving(headroom)?;
+    let (solution, warm) = lp::solve(&reserved, &lp::Options::default(), warm, watch)?;
+    let allocation = Allocation::new(instance, &solution)?;
+    Ok((allocation.with_room(instance, 1.0 / (1.0 - headroom)), warm))
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything a run depends on")]
@@ -468,6 +499,7 @@ fn carry<C: Captures>(
             instance: instance.clone(),
             warm: warm.cloned(),
             routes: Vec::new(),
+            headroom: request.headroom,
             made: Rc::clone(&made),
         });
     }
@@ -500,6 +532,23 @@ fn carry<C: Captures>(
     let found = profiler.map(|profiler| profiler.measurement()).transpose()?;
     let report = emulation.report();
     Ok((Run { name, report, mapped, replans: made.get() }, found))
+}
+
+/// Volumes and redundancy of synthetic packets, as ingresses count them.
+fn profile_of<C: Captures>(
+    instance: &Instance,
+    traffic: &Traffic,
+    captures: &mut C,
+    watch: &dyn Watch,
+) -> Result<Measurement, C::Error> {
+    let mut profiler = Profiler::new(instance, measure::Settings::default())?;
+    // The first epoch fills stores, the second is enough.
+    let end = (2.0 * instance.epoch.0 * 1e9) as u64;
+    feed(instance, traffic, captures, watch, |packet| match packet.time < end {
+        true => profiler.push(&packet),
+        false => Ok(()),
+    })?;
+    Ok(profiler.measurement()?)
 }
 
 /// Calls `process` with each packet, and returns how a capture's packets were mapped.

@@ -18,6 +18,11 @@ pub struct Rules {
     /// two, for the rest of this retention epoch and the next after a loss not at all. What arrived
     /// whole was whole at the device that caches it.
     pub confirm: bool,
+    /// Whether a match is weighed against the operations that its device has left for the ingress:
+    /// a price of operations rises while they are used faster than the epoch passes. Otherwise the
+    /// first matches of an epoch use them, whatever they save (thesis, section 3.4). Not by default:
+    /// traffic that comes in bursts saves less with it.
+    pub priced: bool,
 }
 
 /// Which bytes of an encoded packet may be referred to.
@@ -51,13 +56,24 @@ pub const MAX_COPIES: u8 = 16;
 
 impl Rules {
     /// As the thesis has it.
-    pub const PUBLISHED: Rules =
-        Rules { gaps: Gaps::Matched, copies: 1, queues: Queues::Paths, confirm: false };
+    pub const PUBLISHED: Rules = Rules {
+        gaps: Gaps::Matched,
+        copies: 1,
+        queues: Queues::Paths,
+        confirm: false,
+        priced: false,
+    };
 }
 
 impl Default for Rules {
     /// Better than the published ones on bursty traffic (docs/SMARTRE.md, "Rules").
     fn default() -> Self {
-        Self { gaps: Gaps::Undecoded, copies: MAX_COPIES, queues: Queues::Fair, confirm: true }
+        Self {
+            gaps: Gaps::Undecoded,
+            copies: MAX_COPIES,
+            queues: Queues::Fair,
+            confirm: true,
+            priced: false,
+        }
     }
 }

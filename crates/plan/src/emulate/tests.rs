@@ -3,9 +3,12 @@
 //!
 //! One file, because all tests use the same small networks.
 
+mod budgets;
 mod follow;
 mod laws;
 mod losses;
+mod memory;
+mod prices;
 mod rules;
 
 use std::sync::Arc;
@@ -303,7 +306,8 @@ fn overloaded_devices_are_not_loaded() {
     });
     let allocation = Allocation::of_parts(&instance, vec![vec![share(0, ALL, 1)]]).unwrap();
     let run = |shed| {
-        let settings = Settings { shed, ..settings() };
+        let rules = Rules { priced: false, ..Rules::default() };
+        let settings = Settings { shed, rules, ..settings() };
         let mut emulation =
             Emulation::new(&instance, Scheme::Planned(allocation.clone()), settings).unwrap();
         let mut source = Source::default();

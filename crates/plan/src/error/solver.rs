@@ -34,6 +34,17 @@ pub enum SolverError {
         /// Why.
         reason: String,
     },
+    /// Instances for one plan that do not have the same paths and devices.
+    #[error("hour {hour} has other paths or devices than the first")]
+    Hours {
+        /// Number of the hour, from 0.
+        hour: usize,
+    },
+    /// A plan for several hours with another objective, or with partial deployment.
+    #[error(
+        "a plan for several hours minimizes the footprint with all decoders; leave out the other objective and partial deployment"
+    )]
+    OnlyFootprint,
     /// Branch and bound found nothing within its limit.
     #[error("no placement was found within {nodes} nodes")]
     NoPlacement {

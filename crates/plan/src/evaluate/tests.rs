@@ -265,3 +265,31 @@ proptest! {
         }
     }
 }
+
+/// X, A, B with A and B caching half each; 30 matches of a byte with itself.
+#[test]
+fn several_copies_are_decoded_farther_along_the_path() {
+    let shares = [0.5, 0.5, 0.0, 0.0];
+    let saved = |copies: f64, length: f64| {
+        let mut instance = fork();
+        let pairs = vec![(0, 0, crate::Match { count: 3.0, length })];
+        instance.profile = Profile::Measured(crate::Measured { pairs, copies });
+        with_copies(&instance, &shares).saved
+    };
+    // First copies only: as the program has it, less what shims take.
+    let program = 0.5 * 1.0 + 0.5 * 2.0;
+    let shims = 14.0 * 3.0 * program + 3.0 * 100.0 * program;
+    assert!((saved(0.0, 20.0) - (60.0 * program - shims)).abs() < 1e-9);
+    // Repeated twice in an epoch: then one copy on average was there before, which is B's with
+    // probability 1/2. Neither the first nor a later one is at B: 1/2 (1 - e^-1).
+    let at_b = 1.0 - 0.5 * (1.0 - (-1f64).exp());
+    // A has the first, or the packet's copy is whole there: not decoded at B.
+    let left = 1.0 - at_b;
+    let later_at_a = 2.0 * 0.5 * left;
+    let both = 1.0 + later_at_a;
+    let nowhere = 0.0 * (1.0 - (-both).exp()) / both;
+    let distance = 2.0 * at_b + 1.0 * (left - nowhere);
+    let shims = 14.0 * 3.0 * distance + 3.0 * 100.0 * program;
+    let expected = 60.0 * distance - shims;
+    assert!((saved(1.0, 20.0) - expected).abs() < 1e-9, "{} {expected}", saved(1.0, 20.0));
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Hop, Ingress, Instance, Path, offsets};
 use crate::{
     DeviceId, Error, LinkId, Profile,
-    error::{PathError, TrafficError},
+    error::{DeviceError, PathError, TrafficError},
 };
 
 impl Instance {
@@ -90,6 +90,28 @@ impl Instance {
         }
         let volumes: Vec<f64> = self.paths.iter().map(|path| path.volume * factor).collect();
         self.with_volumes(&volumes)
+    }
+
+    /// The same with a share of every device's memory and operations, and of every packet store, left
+    /// out: what a plan is to leave free. 0 is the whole.
+    ///
+    /// # Errors
+    /// A share that is not at least 0 and below 1.
+    pub fn reserving(mut self, share: f64) -> Result<Self, Error> {
+        if !(0.0..1.0).contains(&share) {
+            return Err(DeviceError::Range {
+                what: "the headroom".into(),
+                value: share,
+                range: "a share of at least 0 and below 1",
+            }
+            .into());
+        }
+        for device in &mut self.devices {
+            device.memory *= 1.0 - share;
+            device.operations *= 1.0 - share;
+        }
+        self.ingresses.iter_mut().for_each(|ingress| ingress.memory *= 1.0 - share);
+        Ok(self)
     }
 
     /// Only the traffic that enters at the node of this ingress, all its slices, with its share by

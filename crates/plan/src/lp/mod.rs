@@ -13,6 +13,7 @@ pub(crate) mod packing;
 mod presolve;
 mod program;
 mod recover;
+mod several;
 mod simplex;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::{BitRate, Error, Instance, Prices, Solution, SolvedBy, Watch, error::
 use interior::Centre;
 use presolve::Reduced;
 use program::Program;
+pub use several::solve_several;
 
 /// What a plan is to be good at.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,6 +37,16 @@ pub enum Objective {
         /// Capacity of links whose own is not known; without it they take no part.
         capacity: Option<BitRate>,
     },
+}
+
+/// What a plan for several hours is to be good at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aim {
+    /// Save as many bytes times links as possible over all hours.
+    #[default]
+    Mean,
+    /// Save as large a share of the footprint as possible in the hour in which it is smallest.
+    Worst,
 }
 
 /// How the program is solved.

@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod laws;
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -163,7 +164,9 @@ fn random_instance(seed: u64, wild: bool) -> Instance {
                 }
             }
         }
-        instance = instance.with_profile(Profile::Measured(Measured { pairs })).unwrap();
+        instance = instance
+            .with_profile(Profile::Measured(Measured { pairs, ..Measured::default() }))
+            .unwrap();
     }
     instance
 }

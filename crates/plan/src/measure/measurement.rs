@@ -58,7 +58,8 @@ impl Measurement {
             found.count *= instance.paths[*p as usize].volume / self.volumes[*p as usize];
         }
         pairs.retain(|pair| pair.2.count > 0.0);
-        instance.clone().with_profile(Profile::Measured(Measured { pairs }))
+        let copies = self.profile.copies;
+        instance.clone().with_profile(Profile::Measured(Measured { pairs, copies }))
     }
 
     /// The measurement for an instance scaled by `factor`; the inverse of the factor undoes a
@@ -82,6 +83,9 @@ impl Measurement {
             let slice = if several { format!("{SLICE}{}", ingress.slice) } else { String::new() };
             format!("{}{slice}\t{}", id(ingress.node), id(path.egress))
         };
+        if self.profile.copies > 0.0 {
+            let _ = writeln!(text, "{COPIES}\t{}", self.profile.copies);
+        }
         for (path, volume) in self.volumes.iter().enumerate().filter(|(_, volume)| **volume > 0.0) {
             let _ = writeln!(text, "{}\t{volume}", name(path as u32));
         }
@@ -113,6 +117,7 @@ impl Measurement {
         let reader = Reader { nodes, paths, instance };
         let mut volumes = vec![0.0; instance.paths.len()];
         let mut pairs: BTreeMap<(u32, u32), Match> = BTreeMap::new();
+        let mut copies = 0.0;
         for (line, number) in text.lines().zip(1..) {
             if line.starts_with('#') || line.trim().is_empty() {
                 continue;
@@ -120,6 +125,7 @@ impl Measurement {
             let fail = |reason: String| Error::from(ProfileError::Invalid { line: number, reason });
             let fields: Vec<&str> = line.splitn(MAX_FIELDS, '\t').collect();
             match fields[..] {
+                [COPIES, number] => copies = amount(number).map_err(fail)?,
                 [from, to, volume] => {
                     let volume = amount(volume).map_err(fail)?;
                     for part in reader.parts(from, to).map_err(fail)? {
@@ -172,7 +178,7 @@ impl Measurement {
                 }
                 _ => {
                     return Err(fail(
-                        "3 fields (from, to, bytes) or 6 (from, to, from, to, matches, bytes) with tabs between them are needed"
+                        "3 fields (from, to, bytes), 6 (from, to, from, to, matches, bytes) or 2 (copies, number) with tabs between them are needed"
                             .into(),
                     ));
                 }
@@ -182,6 +188,7 @@ impl Measurement {
             volumes,
             profile: Measured {
                 pairs: pairs.into_iter().map(|((p, q), found)| (p, q, found)).collect(),
+                copies,
             },
         })
     }
@@ -189,6 +196,9 @@ impl Measurement {
 
 /// One more than a line may have, to detect extra fields.
 const MAX_FIELDS: usize = 7;
+
+/// First field of the line with [`Measured::copies`].
+const COPIES: &str = "copies";
 
 /// Between a node and the number of its slice; escaped in ids.
 const SLICE: char = '#';

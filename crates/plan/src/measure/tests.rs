@@ -92,6 +92,24 @@ fn what_came_three_times_is_with_the_first_or_with_the_last() {
     assert_eq!(count(Older::Last, 1e6, &packets), [(1, 0, 1, 600), (2, 1, 1, 600)]);
 }
 
+/// The second packet repeats what was not repeated before, the fourth what two have repeated.
+#[test]
+fn copies_are_counted() {
+    let instance = instance(&IDS, 1e6);
+    let settings = Settings { warm_up: 0.0, period: 8, ..Settings::default() };
+    let mut profiler = Profiler::new(&instance, settings).unwrap();
+    let copies =
+        |profiler: &Profiler<'_>| profiler.measurement_until(1_000_000_000).unwrap().profile.copies;
+    for (port, mean) in [(1, 0.0), (2, 0.0), (3, 0.5), (4, 1.0)] {
+        profiler.push(&packet(0, port, &noise(1, 6000))).unwrap();
+        assert_eq!(copies(&profiler), mean, "{port}");
+    }
+    // Other content is not counted with it.
+    profiler.push(&packet(0, 5, &noise(2, 6000))).unwrap();
+    profiler.push(&packet(0, 6, &noise(2, 6000))).unwrap();
+    assert!((copies(&profiler) - 0.75).abs() < 0.05, "{}", copies(&profiler));
+}
+
 #[test]
 fn slices_match_only_themselves_and_share_what_a_node_measured() {
     let one = instance(&IDS[..3], 1e6);
@@ -283,8 +301,9 @@ fn errors_of_the_text_form_name_the_line() {
         error(&twice.repeat(2)),
         "redundancy profile: line 2: the matches of these two paths come a second time"
     );
-    let fields = "redundancy profile: line 1: 3 fields (from, to, bytes) or 6 (from, to, from, to, matches, bytes) with tabs between them are needed";
+    let fields = "redundancy profile: line 1: 3 fields (from, to, bytes), 6 (from, to, from, to, matches, bytes) or 2 (copies, number) with tabs between them are needed";
     assert_eq!(error("in a 1"), fields);
+    assert_eq!(error("copies\t-1"), "redundancy profile: line 1: -1 is not a number above 0");
     assert_eq!(error("in\ta\tin\tb\t1\t1\t1"), fields);
     // What is infinitely long, or nothing, is no length.
     assert!(Measurement::parse("in\ta\tin\tb\t1e-308\t1e308", &instance).is_err());
@@ -301,6 +320,7 @@ fn no_path_matches_more_than_it_sends() {
                 .zip(counts)
                 .map(|(q, count)| (0, q, Match { count, length: 100.0 }))
                 .collect(),
+            ..Measured::default()
         },
     };
     assert!(of(1000.0, [4.0, 6.0]).check(&instance).is_ok());
@@ -325,9 +345,10 @@ proptest! {
     ) {
         let instance = instance(&ODD, 1e6);
         let pairs = pairs.into_iter().map(|((p, q), (count, length))| (p, q, Match { count, length })).collect();
-        let measurement = Measurement { volumes, profile: Measured { pairs } };
+        let measurement = Measurement { volumes, profile: Measured { pairs, copies: 0.7 } };
         let read = Measurement::parse(&measurement.to_text(&instance), &instance).unwrap();
         prop_assert_eq!(&read.volumes, &measurement.volumes);
+        prop_assert_eq!(read.profile.copies, 0.7);
         prop_assert_eq!(read.profile.pairs.len(), measurement.profile.pairs.len());
         for (a, b) in read.profile.pairs.iter().zip(&measurement.profile.pairs) {
             prop_assert_eq!((a.0, a.1, a.2.count), (b.0, b.1, b.2.count));

@@ -101,7 +101,7 @@ pub(crate) fn measured(pairs: &[(u32, u32, f64, f64)]) -> Profile {
     let mut pairs: Vec<_> =
         pairs.iter().map(|&(p, q, count, length)| (p, q, Match { count, length })).collect();
     pairs.sort_by_key(|pair| (pair.0, pair.1));
-    Profile::Measured(Measured { pairs })
+    Profile::Measured(Measured { pairs, ..Measured::default() })
 }
 
 /// SmartRE by a general solver, without prices.

@@ -177,7 +177,7 @@ fn a_measured_profile_is_measured_back() {
         pair(5, 4, 80.0, 1000.0),
         pair(6, 7, 400.0, 128.0),
     ];
-    let instance = instance(3e6, Profile::Measured(Measured { pairs }));
+    let instance = instance(3e6, Profile::Measured(Measured { pairs, ..Measured::default() }));
     for (arrivals, sizes, lengths) in [
         (Arrivals::Poisson, Sizes::Bimodal { small: 80 }, Lengths::Uniform),
         (Arrivals::Paced, Sizes::Bimodal { small: 80 }, Lengths::Fixed),

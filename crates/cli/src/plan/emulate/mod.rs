@@ -38,6 +38,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
     let measured = measured.map(Destination::open).transpose()?;
     let watch = Progress::new();
     let mut scenario = Scenario::read(&args.scenario)?;
+    scenario.one_hour()?;
     let request = request(args, &scenario)?;
     let mut captures = CaptureFiles::new(sources, &watch);
     let outcome =
@@ -126,6 +127,7 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
         },
         replan: args.replan.map(replan),
         reroute: args.reroute.map(|after| Reroute { after, notice: args.notice }),
+        headroom: args.headroom,
         compare: !args.quick,
         measure: args.measured.is_some(),
     })

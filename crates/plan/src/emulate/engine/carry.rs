@@ -8,6 +8,7 @@ use crate::{
         ingress::Common,
         link::Crossing,
         node::{CacheTask, InFlight, Processed},
+        prices,
         shim::{Format, Shim},
     },
     error::EmulationError,
@@ -48,6 +49,7 @@ impl Emulation<'_> {
         let Carrier::Planned(planned) = &mut self.carrier else {
             unreachable!("it was looked at just now")
         };
+        let elapsed = (packet.time % self.epoch_length) as f64 / self.epoch_length as f64;
         let common = Common {
             format: &self.settings.format,
             hash: &self.hash,
@@ -56,6 +58,7 @@ impl Emulation<'_> {
             rules: self.settings.rules,
             now: packet.time,
             round_trip: self.settings.round_trip,
+            due: prices::due(elapsed),
         };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;

@@ -8,7 +8,7 @@ use crate::{
     emulate::{
         Allocation, Queues, Rules,
         allocation::Expectation,
-        ingress::Ingress,
+        ingress::{Budget, Ingress},
         link::{Limits, Pair},
         node::Node,
         store::{RING, Store},
@@ -43,8 +43,8 @@ impl Planned {
         settings: &Settings,
     ) -> Result<Self, Error> {
         fits(instance, &allocation)?;
-        let expected = allocation.expect(instance);
-        let limits = budgets(instance, &expected.operations, settings.shed);
+        let expected = allocation.expect(instance, settings.rules);
+        let limits = budgets(instance, &expected, settings.shed);
         let allocation = Arc::new(allocation);
         let mut ingresses = Vec::new();
         for (number, (ingress, limits)) in instance.ingresses.iter().zip(limits).enumerate() {
@@ -187,9 +187,9 @@ pub(super) fn sizes_of_devices(
 
 /// Operations per epoch that each ingress may cause at each device: the device's, divided in
 /// proportion to the expected use, so that the plan's slack is divided the same way.
-pub(super) fn budgets(instance: &Instance, expected: &[Vec<f64>], shed: bool) -> Vec<Vec<f64>> {
+pub(super) fn budgets(instance: &Instance, expected: &Expectation, shed: bool) -> Vec<Vec<Budget>> {
     let sums: Vec<f64> = (0..instance.devices.len())
-        .map(|device| expected.iter().map(|ingress| ingress[device]).sum())
+        .map(|device| expected.operations.iter().map(|ingress| ingress[device]).sum())
         .collect();
     let part = |device: usize, of: f64| match instance.devices[device].operations {
         _ if !shed => f64::INFINITY,
@@ -197,10 +197,14 @@ pub(super) fn budgets(instance: &Instance, expected: &[Vec<f64>], shed: bool) ->
         all if all.is_infinite() => all,
         all => all * of / sums[device],
     };
-    expected
-        .iter()
-        .map(|ingress| ingress.iter().enumerate().map(|(device, &of)| part(device, of)).collect())
-        .collect()
+    let budget = |(device, (&of, &cached)): (usize, (&f64, &f64))| Budget {
+        all: part(device, of),
+        caching: if of > 0.0 { part(device, of) * cached / of } else { 0.0 },
+    };
+    let of_ingress = |(operations, cached): (&Vec<f64>, &Vec<f64>)| {
+        operations.iter().zip(cached).enumerate().map(budget).collect()
+    };
+    expected.operations.iter().zip(&expected.cached).map(of_ingress).collect()
 }
 
 pub(super) fn fits(instance: &Instance, allocation: &Allocation) -> Result<(), Error> {

@@ -76,8 +76,8 @@ impl Emulation<'_> {
         self.versions += 1;
         self.report.updates += 1;
         let version = self.versions;
-        let expected = allocation.expect(self.instance);
-        let limits = budgets(self.instance, &expected.operations, self.settings.shed);
+        let expected = allocation.expect(self.instance, self.settings.rules);
+        let limits = budgets(self.instance, &expected, self.settings.shed);
         planned.expect(expected);
         let allocation = Arc::new(allocation);
         let mut delays = SplitMix64(self.settings.seed ^ u64::from(version) << 32);
@@ -237,6 +237,7 @@ impl Emulation<'_> {
                 (p, q, Match { count: count as f64 / epochs.max(1) as f64 / covered, length })
             })
         });
-        Measured { pairs: pairs.collect() }
+        // These are matches with the best copies, not with the first.
+        Measured { pairs: pairs.collect(), copies: 0.0 }
     }
 }

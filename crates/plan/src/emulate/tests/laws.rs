@@ -48,12 +48,9 @@ fn networks() -> impl Strategy<Value = (Instance, Vec<Vec<Share>>)> {
 fn rules() -> impl Strategy<Value = Rules> {
     let gaps = prop_oneof![Just(Gaps::Matched), Just(Gaps::Undecoded)];
     let queues = prop_oneof![Just(Queues::Paths), Just(Queues::Ingress), Just(Queues::Fair)];
-    (gaps, 1u8..=4, queues, any::<bool>()).prop_map(|(gaps, copies, queues, confirm)| Rules {
-        gaps,
-        copies,
-        queues,
-        confirm,
-    })
+    (gaps, 1u8..=4, queues, any::<bool>(), any::<bool>()).prop_map(
+        |(gaps, copies, queues, confirm, priced)| Rules { gaps, copies, queues, confirm, priced },
+    )
 }
 
 /// A content, where in it to begin, and how many bytes to take.

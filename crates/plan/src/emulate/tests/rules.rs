@@ -3,7 +3,7 @@
 use super::*;
 
 fn with(gaps: Gaps, copies: u8, queues: Queues) -> Settings {
-    Settings { rules: Rules { gaps, copies, queues, confirm: true }, ..settings() }
+    Settings { rules: Rules { gaps, copies, queues, ..Rules::default() }, ..settings() }
 }
 
 /// A, B with a part of A, and C with that part and B's own; where A and B are cached, and how many

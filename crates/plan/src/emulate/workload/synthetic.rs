@@ -197,7 +197,11 @@ impl<'a> Synthetic<'a> {
                 pairs.push((p as u32, q, Match { count, ..found }));
             }
         }
-        changed.with_profile(Profile::Measured(Measured { pairs }))
+        let copies = match &instance.profile {
+            Profile::Measured(profile) => profile.copies,
+            Profile::Synthetic(_) => 0.0,
+        };
+        changed.with_profile(Profile::Measured(Measured { pairs, copies }))
     }
 
     /// Seconds between steps of the drift.

@@ -220,12 +220,14 @@ fn numbers_that_are_none_are_refused() {
     refused(&|i| {
         i.profile = Profile::Measured(Measured {
             pairs: vec![(0, 0, Match { count: f64::NAN, length: 1.0 })],
+            ..Measured::default()
         });
     });
     refused(&|i| {
         i.paths[0].volume = 1e308;
         i.profile = Profile::Measured(Measured {
             pairs: vec![(0, 0, Match { count: 1e308, length: 1000.0 })],
+            ..Measured::default()
         });
     });
     let load = Options { objective: Objective::LinkLoad { capacity: None }, ..Options::default() };

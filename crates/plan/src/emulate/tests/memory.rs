@@ -1,0 +1,100 @@
+//! Plans for synthetic packets: whether larger caches do worse, and whether packets do what is
+//! expected.
+
+use super::*;
+use crate::{Profile, Synthetic, lp, measure, measure::Profiler};
+
+/// Directed links, and the links to each egress.
+type Tree = (&'static [(u32, u32)], &'static [&'static [u32]]);
+
+/// A row of nodes, a fork at each, and a tree.
+const NETWORKS: [Tree; 3] = [
+    (&[(0, 1), (1, 2), (2, 3), (3, 4)], &[&[0], &[0, 1], &[0, 1, 2], &[0, 1, 2, 3]]),
+    (
+        &[(0, 1), (1, 2), (1, 3), (2, 4), (2, 5), (4, 6)],
+        &[&[0, 2], &[0, 1, 3], &[0, 1, 4], &[0, 1, 3, 5]],
+    ),
+    (
+        &[(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6), (5, 7)],
+        &[&[0, 2], &[0, 3], &[1, 4], &[1, 5], &[1, 4, 6]],
+    ),
+];
+
+/// An epoch of a second, in which 4 MB enter.
+fn small(network: usize, gamma: f64, memory: f64, operations: f64) -> Instance {
+    let (links, routes) = NETWORKS[network];
+    let nodes = links.iter().map(|&(a, b)| a.max(b)).max().unwrap() + 1;
+    let instance = instance(self::network(nodes, links), routes, |provision| {
+        provision.ingress_memory = Bytes(4e6);
+        provision.ingress_rate = BitRate(32e6);
+        provision.edge_memory = Bytes(memory);
+        provision.interior_memory = Bytes(memory);
+        provision.operations = PerSecond(operations);
+    });
+    let profile = Synthetic {
+        gamma,
+        intrapop: 0.5,
+        intrapath: 0.5,
+        length: 500.0,
+        ingresses: Default::default(),
+    };
+    let volumes = vec![4e6 / routes.len() as f64; routes.len()];
+    instance.with_volumes(&volumes).unwrap().with_profile(Profile::Synthetic(profile)).unwrap()
+}
+
+/// Reduction after the first epoch, what is expected of it, and epochs in which a device had more
+/// operations than it can do.
+fn run(instance: &Instance, seed: u64, rules: Rules) -> (f64, f64, u64) {
+    let solution = lp::solve(instance, &lp::Options::default(), None, &Unwatched).unwrap().0;
+    let settings = workload::Settings { seed, epochs: 3.0, ..workload::Settings::default() };
+    let packets: Vec<Packet> = workload::Synthetic::new(instance, settings).unwrap().collect();
+    let mut profiler = Profiler::new(instance, measure::Settings::default()).unwrap();
+    packets.iter().for_each(|packet| profiler.push(packet).unwrap());
+    let found = profiler.measurement().unwrap().apply(instance).unwrap();
+    let allocation = Allocation::new(instance, &solution).unwrap().expecting(&found);
+    let settings = Settings { seed, rules, ..Settings::default() };
+    let mut emulation = Emulation::new(instance, Scheme::Planned(allocation), settings).unwrap();
+    emulation.run(packets, &Unwatched).unwrap();
+    let report = emulation.report();
+    let warm = report.epochs.iter().filter(|epoch| epoch.epoch > 0);
+    let all = warm.fold(Traffic::default(), |sum, epoch| sum.with(epoch.footprint));
+    let overloaded = report.devices.iter().map(|device| device.overloaded).sum();
+    (all.reduction(), report.expected.unwrap(), overloaded)
+}
+
+/// Over networks, operations that are scarce and less so, and seeds: a larger cache saves as much, to
+/// a point, and no device has more operations than it can do.
+#[test]
+fn larger_caches_do_no_worse() {
+    for network in 0..NETWORKS.len() {
+        for (operations, seed) in [(1200.0, 1), (2400.0, 2)] {
+            let mut best: f64 = 0.0;
+            for memory in [1e5, 3e5, 1e6, 4e7] {
+                let instance = small(network, 0.5, memory, operations);
+                let (reduction, _, overloaded) = run(&instance, seed, Rules::default());
+                assert_eq!(overloaded, 0);
+                assert!(
+                    reduction > best - 0.01,
+                    "{network} {operations} {memory}: {reduction} {best}"
+                );
+                best = best.max(reduction);
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_save_what_is_expected() {
+    for network in 0..NETWORKS.len() {
+        for gamma in [0.0, 0.25, 0.5, 0.75] {
+            let instance = small(network, gamma, 2.4e6, 1e7);
+            let (reduction, expected, _) = run(&instance, 1, Rules::default());
+            // Where most repeats, packets have more pieces than a shim carries.
+            let most = if gamma <= 0.5 { 0.01 } else { 0.03 };
+            assert!(
+                (reduction - expected).abs() < most,
+                "{network} {gamma}: {reduction} {expected}"
+            );
+        }
+    }
+}
