@@ -114,7 +114,8 @@ class Results:
 
         self.skipped = []
         for part in (self.time, self.sweep, self.network, self.profiles, self.ingresses, self.memory, self.placement, self.crowds,
-                     self.drift, self.trace, self.stale, self.rules):
+                     self.drift, self.trace, self.stale, self.rules, self.matches, self.networks,
+                     self.encoders):
             try:
                 part()
             except FileNotFoundError as error:
@@ -368,15 +369,57 @@ class Results:
         self.values["rules-ingresses"] = str(len(saved[order[0], IDEAL]))
 
     def stale(self):
-        groups = defaultdict(dict)
+        """Means over ingresses; the published rules and one hour are the thesis's."""
+        groups, order = defaultdict(lambda: defaultdict(list)), []
         for row in read(self.out, "stale"):
-            groups[row["trace"], row["ingress"]][row["lag"]] = row["reduction"]
+            place = row["trace"], row["rules"]
+            if place not in order:
+                order.append(place)
+            groups[place][row["lag"]].append(row["reduction"])
         lags = [0.0, 1.0, 2.0, 3.0, 4.0]
-        lines = [[name, ingress] + [three(group[lag]) for lag in [*lags, "day", "Ideal"]] for (name, ingress), group in groups.items()]
-        self.tables["stale"] = table(["leaves the", "enters at", "profile of the same epoch"] + [f"{lag:.0f} old" for lag in lags[1:]] + ["mean of the day", "Ideal"], lines, 2)
-        self.values["stale-fresh"] = span([group[0.0] for group in groups.values()])
-        self.values["stale-hour"] = span([group[1.0] for group in groups.values()])
-        self.values["stale-day"] = span([group["day"] for group in groups.values()])
+        lines = []
+        for trace, rules in order:
+            group = groups[trace, rules]
+            fresh = groups[trace, ", ".join(rules.split(", ")[:2])][0.0]
+            kept = percent(mean(group[1.0]) / mean(fresh)) if group[1.0] else ""
+            lines.append([trace, rules] + [three(mean(group[lag])) if group[lag] else "" for lag in [*lags, "day"]] + [kept])
+            if group["Ideal"]:
+                self.values[f"stale-ideal-{trace.replace(' ', '-')}"] = three(mean(group["Ideal"]))
+        self.tables["stale"] = table(["leaves the", "rules, queues, hours in a plan", "profile of the same epoch"]
+                                     + [f"{lag:.0f} old" for lag in lags[1:]] + ["mean of the day", "1 old keeps"], lines, 2)
+        published = [groups[place] for place in order if place[1] == "published"]
+        for name, lag in (("fresh", 0.0), ("hour", 1.0), ("day", "day")):
+            self.values[f"stale-{name}"] = span([value for group in published for value in group[lag]])
+
+    def matches(self):
+        groups, order = defaultdict(dict), []
+        for row in read(self.out, "matches"):
+            place = row["content"], row["trace"]
+            if place not in order:
+                order.append(place)
+            limit = ("fingerprints", row["fingerprints"]) if row["fingerprints"] != "all" else ("matches", row["matches"])
+            groups[limit][place] = row["redundancy"]
+        thesis = {("fingerprints", 32.0): "17.3 %", ("fingerprints", 16.0): "15.8 %", ("fingerprints", 10.0): "14.67 %",
+                  ("matches", 1.0): "24.1 %", ("matches", 2.0): "31.6 %", ("matches", 3.0): "34.6 %", ("matches", 4.0): "34.7 %", ("matches", 5.0): "34.8 %"}
+        lines = [[f"{most:.0f} {what}", thesis.get((what, most), "")] + [f"{100 * group[place]:.1f} %" for place in order]
+                 for (what, most), group in groups.items()]
+        self.tables["matches"] = table(["at most in a packet", "thesis"] + [f"{content}, {trace}" for content, trace in order], lines, 1)
+
+    def networks(self):
+        groups = defaultdict(dict)
+        for row in read(self.out, "networks"):
+            groups[row["trace"], row["network"]][row["rules"]] = row
+        lines = [[trace, name, f"{group['precise']['ingresses']:.0f}", *(f"{100 * group[rules]['emulated']:.1f} %" for rules in ("published", "precise"))]
+                 for (trace, name), group in groups.items()]
+        thesis = {"site": "13 %", "web servers": "20 %"}
+        for trace in dict.fromkeys(trace for trace, _ in groups):
+            of = lambda rules, trace=trace: mean([group[rules]["emulated"] for (at, _), group in groups.items() if at == trace])
+            lines.append([trace, f"mean (thesis: {thesis[trace]})", "", *(f"{100 * of(rules):.1f} %" for rules in ("published", "precise"))])
+        self.tables["networks"] = table(["leaves the", "network", "ingresses", "published rules", "precise rules"], lines, 2)
+
+    def encoders(self):
+        lines = [[f"{row['encoders']:.0f}", *(three(row[name]) for name in ("reduction", "own", "traffic"))] for row in read(self.out, "encoders")]
+        self.tables["encoders"] = table(["PoPs that encode", "of the whole footprint", "of their own", "their share of the footprint"], lines)
 
 
 def fill(document, results):

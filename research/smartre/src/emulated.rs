@@ -13,8 +13,7 @@ use oncewire_plan::{
     Bytes, Instance, Prices, Seconds, Solution, Unwatched,
     baseline::{edge_only, ideal},
     emulate::{
-        Allocation, Change, Emulation, Event, Gaps, Packet, Queues, Report, Rollout, Rules, Scheme,
-        Settings,
+        Allocation, Emulation, Gaps, Packet, Queues, Report, Rules, Scheme, Settings,
         workload::{Egresses, FromCapture, Ingresses, TimeScale},
     },
     measure::{self, Profiler},
@@ -29,9 +28,10 @@ use crate::{
 /// The part of the arranged day to use: the traffic that leaves the site, or the traffic that
 /// leaves its web servers. The thesis used the traffic leaving a university, and that leaving a /24
 /// of web servers in it.
-const TRACES: [(&str, Keep); 2] = [("site", leaves_site), ("web servers", leaves_web_servers)];
+pub(crate) const TRACES: [(&str, Keep); 2] =
+    [("site", leaves_site), ("web servers", leaves_web_servers)];
 
-type Keep = fn(&Dissected<'_>) -> bool;
+pub(crate) type Keep = fn(&Dissected<'_>) -> bool;
 
 fn leaves_site(packet: &Dissected<'_>) -> bool {
     at_site(packet.source) && !at_site(packet.destination)
@@ -50,18 +50,18 @@ fn at_site(address: IpAddr) -> bool {
 }
 
 /// The thesis's rules, for what repeats its evaluation.
-const PUBLISHED: Rules = Rules::PUBLISHED;
+pub(crate) const PUBLISHED: Rules = Rules::PUBLISHED;
 
 /// Retention epochs per part of the capture, for figure 3.10.
-const EPOCHS: f64 = 3.0;
+pub(crate) const EPOCHS: f64 = 3.0;
 /// That part, in hours after the first packet: the busiest three hours of the day.
-const PART: Range<f64> = 9.0..12.0;
+pub(crate) const PART: Range<f64> = 9.0..12.0;
 /// The whole capture.
-const ALL: Range<f64> = 0.0..f64::INFINITY;
+pub(crate) const ALL: Range<f64> = 0.0..f64::INFINITY;
 
 /// Describes a part of a capture.
 #[derive(Clone, Copy, Default)]
-struct About {
+pub(crate) struct About {
     packets: u64,
     bytes: u64,
     seconds: f64,
@@ -91,7 +91,7 @@ fn read(
     Ok(())
 }
 
-fn about(file: &Path, keep: Keep, hours: &Range<f64>) -> Outcome<About> {
+pub(crate) fn about(file: &Path, keep: Keep, hours: &Range<f64>) -> Outcome<About> {
     let mut about = About::default();
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     read(file, keep, hours, &mut |time, packet| {
@@ -109,19 +109,19 @@ fn about(file: &Path, keep: Keep, hours: &Range<f64>) -> Outcome<About> {
 }
 
 /// A part of a capture.
-struct Part<'a> {
-    file: &'a Path,
-    keep: Keep,
-    hours: Range<f64>,
-    about: About,
-    epochs: f64,
+pub(crate) struct Part<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) keep: Keep,
+    pub(crate) hours: Range<f64>,
+    pub(crate) about: About,
+    pub(crate) epochs: f64,
 }
 
 /// Sprint with one ingress, scaled to the capture, whose packets enter there.
 ///
 /// As in the thesis, the ingress's store holds T seconds of its traffic, and devices give it their
 /// share by volume. So ingresses differ by their paths and shares, not by their volume.
-fn place(
+pub(crate) fn place(
     part: &Part<'_>,
     whole: &Instance,
     ingress: usize,
@@ -143,34 +143,39 @@ fn place(
     Ok((instance, packets))
 }
 
-fn capture(run: &Run) -> Outcome<&Path> {
+pub(crate) fn capture(run: &Run) -> Outcome<&Path> {
     run.captures
         .first()
         .map(PathBuf::as_path)
         .ok_or_else(|| "this section needs a capture: --capture FILE".into())
 }
 
-fn sprint(run: &Run) -> Outcome<Instance> {
-    let network = run.map("Sprint")?.with_access_routers(4)?;
+pub(crate) fn sprint(run: &Run) -> Outcome<Instance> {
+    whole(run, "Sprint")
+}
+
+/// A map with four access routers in each PoP, and gravity traffic.
+pub(crate) fn whole(run: &Run, map: &str) -> Outcome<Instance> {
+    let network = run.map(map)?.with_access_routers(4)?;
     Ok(Setting { load: 1.0, equal: false, ..Setting::default() }.instance(&network)?)
 }
 
 /// One ingress per PoP; all ingresses of a PoP have the same paths.
-fn one_per_pop(whole: &Instance) -> Vec<usize> {
+pub(crate) fn one_per_pop(whole: &Instance) -> Vec<usize> {
     let mut pops = std::collections::BTreeSet::new();
     let pop = |ingress: usize| whole.network.nodes[whole.ingresses[ingress].node].pop;
     (0..whole.ingresses.len()).filter(|&ingress| pops.insert(pop(ingress))).collect()
 }
 
 /// Footprint reduction after the first epoch, during which caches fill.
-fn warm(report: &Report, from: u64) -> f64 {
+pub(crate) fn warm(report: &Report, from: u64) -> f64 {
     let warm = report.epochs.iter().filter(|epoch| epoch.epoch >= from);
     let (before, after) = warm
         .fold((0, 0), |sum, epoch| (sum.0 + epoch.footprint.before, sum.1 + epoch.footprint.after));
     if before == 0 { 0.0 } else { 1.0 - after as f64 / before as f64 }
 }
 
-fn emulate(
+pub(crate) fn emulate(
     instance: &Instance,
     scheme: Scheme,
     rules: Rules,
@@ -193,7 +198,7 @@ fn emulate(
 /// Hop-by-hop with such devices is Ideal with one epoch of retention, which is how the profile
 /// counts. Ideal's own caches are all as large as the ingress's store, so those of quiet links last
 /// for many epochs.
-fn for_an_epoch(instance: &Instance) -> Instance {
+pub(crate) fn for_an_epoch(instance: &Instance) -> Instance {
     let volumes = instance.link_volumes();
     let mut instance = instance.clone().relaxed(false, true);
     for device in &mut instance.devices {
@@ -408,115 +413,6 @@ pub(crate) fn rules(run: &Run) -> Outcome {
             }
             eprintln!("  {content}, {name}");
         }
-    }
-    table.end()
-}
-
-/// Retention epochs in the capture for the staleness section: one hour each of a day.
-const HOURS: u64 = 24;
-/// Age of the oldest profile, in epochs.
-const OLDEST: u64 = 4;
-/// Epochs before measurement starts, for the first profiles and for filling caches.
-const BEFORE: u64 = OLDEST + 2;
-
-/// Staleness: each epoch's manifests are computed from a profile that is some epochs old.
-pub(crate) fn stale(run: &Run) -> Outcome {
-    let file = capture(run)?;
-    let mut table = Table::new(
-        run,
-        "stale",
-        &["trace", "ingress", "lag", "reduction", "epochs", "overloaded"],
-    )?;
-    let whole = sprint(run)?;
-    // The four PoPs that the thesis examined, which have the highest degree on its map.
-    let chosen: Vec<usize> = one_per_pop(&whole)
-        .into_iter()
-        .filter(|&ingress| {
-            let label = &whole.network.nodes[whole.ingresses[ingress].node].label;
-            ["Seattle", "Dallas", "New York", "Chicago"].iter().any(|city| label.contains(city))
-        })
-        .collect();
-    for (name, keep) in TRACES {
-        let about = about(file, keep, &ALL)?;
-        let part = Part { file, keep, hours: ALL, about, epochs: HOURS as f64 };
-        let rows: Vec<_> = chosen
-            .par_iter()
-            .map(|&ingress| -> Outcome<_> {
-                let (instance, packets) = place(&part, &whole, ingress, run.seed)?;
-                let length = (instance.epoch.0 * 1e9) as u64;
-                let plans: Vec<Allocation> = (1..HOURS)
-                    .map(|epoch| -> Outcome<_> {
-                        let settings = measure::Settings {
-                            warm_up: epoch as f64,
-                            ..measure::Settings::default()
-                        };
-                        let mut profiler = Profiler::new(&instance, settings)?;
-                        let from =
-                            packets.partition_point(|packet| packet.time < (epoch - 1) * length);
-                        let to =
-                            packets.partition_point(|packet| packet.time < (epoch + 1) * length);
-                        packets[from..to].iter().try_for_each(|packet| profiler.push(packet))?;
-                        let measured =
-                            profiler.measurement_until((epoch + 1) * length)?.apply(&instance)?;
-                        Ok(Allocation::new(&measured, &solve(&measured)?)?)
-                    })
-                    .collect::<Outcome<_>>()?;
-                let mut results = Vec::new();
-                for lag in 0..=OLDEST {
-                    let settings =
-                        Settings { seed: run.seed, rules: PUBLISHED, ..Settings::default() };
-                    let mut emulation =
-                        Emulation::new(&instance, Scheme::Planned(plans[0].clone()), settings)?;
-                    for epoch in lag + 1..HOURS {
-                        let allocation = plans[(epoch - lag - 1) as usize].clone();
-                        let change = Change::Manifests { allocation, rollout: Rollout::default() };
-                        emulation.schedule(Event { time: epoch * length, change })?;
-                    }
-                    emulation.run(packets.iter().cloned(), &Unwatched)?;
-                    let report = emulation.report();
-                    results.push((lag, warm(&report, BEFORE), report.refusals.overloaded));
-                }
-                // Also one plan for the whole day, from the mean of its hours.
-                let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
-                packets.iter().try_for_each(|packet| profiler.push(packet))?;
-                let measured = profiler.measurement()?.apply(&instance)?;
-                let steady = emulate(
-                    &instance,
-                    Scheme::Planned(Allocation::new(&measured, &solve(&measured)?)?),
-                    PUBLISHED,
-                    &packets,
-                    run.seed,
-                )?;
-                eprint!(".");
-                let mut volumes = vec![1.0; instance.paths.len()];
-                packets.iter().for_each(|packet| {
-                    let bytes = f64::from(packet.header_bytes) + packet.payload.len() as f64;
-                    volumes[packet.path as usize] += bytes / HOURS as f64;
-                });
-                let ideal = emulate(
-                    &for_an_epoch(&instance.clone().with_volumes(&volumes)?),
-                    Scheme::HopByHop,
-                    PUBLISHED,
-                    &packets,
-                    run.seed,
-                )?;
-                let node = instance.ingresses[0].node;
-                Ok((
-                    instance.network.nodes[node].label.clone(),
-                    results,
-                    warm(&steady, BEFORE),
-                    warm(&ideal, BEFORE),
-                ))
-            })
-            .collect::<Outcome<_>>()?;
-        for (ingress, results, steady, ideal) in rows {
-            for (lag, reduction, overloaded) in results {
-                table.row(&[&name, &ingress, &lag, &reduction, &HOURS, &overloaded])?;
-            }
-            table.row(&[&name, &ingress, &"day", &steady, &HOURS, &""])?;
-            table.row(&[&name, &ingress, &"Ideal", &ideal, &HOURS, &""])?;
-        }
-        eprintln!("  {name}");
     }
     table.end()
 }

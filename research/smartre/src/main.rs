@@ -9,9 +9,12 @@
 //! sections; the emulated ones need a capture. Section `rules` uses all that are given, the others
 //! the first.
 
+mod agreement;
 mod emulated;
+mod missing;
 mod planner;
 mod setting;
+mod stale;
 
 use std::{
     error::Error,
@@ -26,7 +29,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 type Section = (&'static str, fn(&Run) -> Outcome);
 
 /// The sections, in the order in which they run.
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 17] = [
     ("time", planner::time),
     ("ingresses", planner::ingresses),
     ("network", planner::network),
@@ -37,8 +40,13 @@ const SECTIONS: [Section; 12] = [
     ("crowds", planner::crowds),
     ("drift", planner::drift),
     ("trace", emulated::trace),
-    ("stale", emulated::stale),
+    ("stale", stale::stale),
     ("rules", emulated::rules),
+    ("matches", missing::matches),
+    ("networks", missing::networks),
+    ("encoders", missing::encoders),
+    ("gamma", agreement::gamma),
+    ("larger", agreement::larger),
 ];
 
 /// The arguments.

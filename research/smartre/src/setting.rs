@@ -1,6 +1,6 @@
 //! Builds instances from maps, as in section 3.5 of the thesis.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use oncewire_plan::{
     Bytes, Error, Instance, Network, Placement, Profile, Provision, Solution, Synthetic, Unwatched,
@@ -97,14 +97,19 @@ impl Setting {
 }
 
 impl Run {
-    /// A map without changes.
-    pub(crate) fn map(&self, name: &str) -> Outcome<Network> {
+    /// The file of a map.
+    pub(crate) fn file(&self, name: &str) -> Outcome<PathBuf> {
         let file = MAPS
             .iter()
             .find(|(map, _)| *map == name)
             .ok_or_else(|| format!("there is no map of {name}"))?
             .1;
-        let path = self.topologies.join(file).with_extension("json");
+        Ok(self.topologies.join(file).with_extension("json"))
+    }
+
+    /// A map without changes.
+    pub(crate) fn map(&self, name: &str) -> Outcome<Network> {
+        let path = self.file(name)?;
         let text =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let network = topology::read(topology::Format::Json, &text, &topology::Options::default())?;
