@@ -4,7 +4,7 @@
 
 mod hop;
 
-use std::fmt;
+use std::{cell::OnceCell, fmt};
 
 use rayon::prelude::*;
 
@@ -57,10 +57,8 @@ impl Scheme {
         Self::Ideal,
     ];
 
-    /// Those that need no program of their own beside the plan's: comparing with the others takes
-    /// several times as long as the plan.
-    pub const DIRECT: [Self; 6] =
-        [Self::Nothing, Self::HopByHop, Self::Equal, Self::ByDistance, Self::SmartRe, Self::Ideal];
+    /// Those that a verdict needs. Comparing with the others takes several times as long as the plan.
+    pub const DIRECT: [Self; 4] = [Self::Nothing, Self::HopByHop, Self::SmartRe, Self::Ideal];
 
     /// Name in tables: the thesis's name where it has one.
     pub fn name(self) -> &'static str {
@@ -140,7 +138,7 @@ pub fn ideal(instance: &Instance) -> Comparison {
 
 /// Hop-by-hop with the devices' limits ([`HopByHop`]).
 pub fn hop_by_hop(instance: &Instance) -> Comparison {
-    HopByHop::and_comparison(instance).1
+    HopByHop::and_comparison(instance, &matches_on_links(instance)).1
 }
 
 /// The instance with decoders only where paths end: each path keeps the device at its egress.
@@ -248,13 +246,15 @@ pub fn compare_with(
         evaluation.holds(instance)?;
         Ok(Comparison::of(scheme, instance, &evaluation, cached, 0.0))
     };
+    let on_links = OnceCell::new();
+    let on_links = || on_links.get_or_init(|| matches_on_links(instance));
     let mut outcomes = Vec::with_capacity(schemes.len());
     for (done, &scheme) in (0..).zip(schemes) {
         watch.progress("baselines", done, schemes.len() as u64);
         watch.proceed()?;
         outcomes.push(match scheme {
             Scheme::Nothing => nothing(instance),
-            Scheme::HopByHop => hop_by_hop(instance),
+            Scheme::HopByHop => HopByHop::and_comparison(instance, on_links()).1,
             Scheme::EdgeOnly => solved(scheme, &edge_only(instance)?)?,
             Scheme::Equal => ruled(scheme, equal(instance))?,
             Scheme::ByDistance => ruled(scheme, by_distance(instance))?,
@@ -262,7 +262,7 @@ pub fn compare_with(
             Scheme::NoMemoryLimits => solved(scheme, &instance.clone().relaxed(true, false))?,
             Scheme::NoProcessingLimits => solved(scheme, &instance.clone().relaxed(false, true))?,
             Scheme::NoLimits => solved(scheme, &instance.clone().relaxed(true, true))?,
-            Scheme::Ideal => ideal(instance),
+            Scheme::Ideal => link_by_link(instance, scheme, on_links(), |_| 1.0),
         });
     }
     watch.progress("baselines", schemes.len() as u64, schemes.len() as u64);

@@ -398,9 +398,9 @@ pub(crate) enum FailuresName {
 pub(crate) enum CompareName {
     /// All but the fewest devices for programs of up to 20,000 variables, else few
     Auto,
-    /// Those that take no further plans: hop-by-hop, the heuristics and Ideal
+    /// Hop-by-hop and Ideal, which take no further plans
     Few,
-    /// Also edge-only and SmartRE without limits, the load at which the winner changes, what upgrades
+    /// Also edge-only, the heuristics and SmartRE without limits, the load at which the winner changes, what upgrades
     /// gain, and the fewest devices for 95 % of the savings: some hundred more plans
     All,
 }

@@ -56,7 +56,7 @@ fn the_headline_names_the_winner_and_the_load_where_it_changes() {
     // On demand.
     let names = |found: &Value| found["schemes"].as_array().expect("a list").len();
     let few = at(0.05, &["--compare", "few"]);
-    assert_eq!((names(&found), names(&few)), (10, 6));
+    assert_eq!((names(&found), names(&few)), (10, 4));
     assert_eq!(few["choice"]["winner"], "hop-by-hop");
     assert!(few["choice"]["smartre_from_load"].is_null());
     assert!(few["upgrades"].as_array().expect("a list").iter().all(|one| one["gain"].is_null()));

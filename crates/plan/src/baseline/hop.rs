@@ -3,7 +3,7 @@
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
-use super::{Comparison, Scheme, devices_of_links, link_by_link, matches_on_links};
+use super::{Comparison, OnLink, Scheme, devices_of_links, link_by_link, matches_on_links};
 use crate::{
     Error, Instance, LinkId,
     cost::{Cost, Work},
@@ -99,13 +99,15 @@ impl HopByHop {
     /// decoder at its head, both with the device's memory. A device that serves a router has one
     /// memory, one encoder's work and one decoder's for all links that enter it.
     pub fn new(instance: &Instance) -> Self {
-        Self::and_comparison(instance).0
+        Self::and_comparison(instance, &matches_on_links(instance)).0
     }
 
     /// The same, and its outcome on each link.
-    pub(super) fn and_comparison(instance: &Instance) -> (Self, Comparison) {
+    pub(super) fn and_comparison(
+        instance: &Instance,
+        on_links: &[Vec<OnLink>],
+    ) -> (Self, Comparison) {
         let of_link = devices_of_links(instance);
-        let on_links = matches_on_links(instance);
         let mut pairs: Vec<Pair> = instance
             .devices
             .iter()
@@ -133,7 +135,7 @@ impl HopByHop {
         }
         let removed =
             |link: LinkId| of_link[link].map_or(0.0, |device| pairs[device.index()].removed());
-        let mut comparison = link_by_link(instance, Scheme::HopByHop, &on_links, removed);
+        let mut comparison = link_by_link(instance, Scheme::HopByHop, on_links, removed);
         let cost = pairs.iter().map(Pair::cost).sum();
         comparison.cost = Some(cost);
         (Self { pairs }, comparison)
