@@ -101,19 +101,18 @@ impl TopSavings {
     }
 
     fn chart(&self) -> Chart {
-        let charted = || self.conversations.rows.iter().take(CHARTED).enumerate();
-        let names = charted().map(|(_, (key, _))| conversation(key)).collect();
-        let axis = Axis::of("conversation", names);
-        let caption = "Share of all bytes and of all savings";
-        let mut conversations =
-            chart("conversations", caption, ChartKind::Bars, axis, shares("share"));
+        let charted = || self.hosts.rows.iter().take(CHARTED).enumerate();
+        let names = charted().map(|(_, (host, _))| host.to_string()).collect();
+        let axis = Axis::of("host", names);
+        let caption = "Share of all bytes and of all savings that a host sends or receives";
+        let mut hosts = chart("hosts", caption, ChartKind::Bars, axis, shares("share"));
         let mut add = |name: &str, of: &dyn Fn(&Sum) -> Option<f64>| {
             let points = charted().filter_map(|(x, (_, sum))| Some((x as f64, of(sum)?)));
-            add_series(&mut conversations, name, points.collect());
+            add_series(&mut hosts, name, points.collect());
         };
         add("bytes", &|sum| share(sum.wire as f64, self.total.wire as f64));
         add("savings", &|sum| share(sum.saved as f64, self.total.saved as f64));
-        conversations
+        hosts
     }
 
     fn brief(&self) -> Option<String> {
