@@ -162,7 +162,7 @@ async fn main() -> Result<()> {
     for (seed, client) in (0..).zip(&clients) {
         for _ in 0..2 {
             let got = fetch(client, seed, FIRST, whole).await?;
-            if got != FIRST.into() {
+            if got != u64::from(FIRST) {
                 return Err(format!("peer {seed} got {got} bytes").into());
             }
         }
