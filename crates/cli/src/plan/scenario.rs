@@ -118,7 +118,7 @@ fn hours(args: &ScenarioArgs) -> Outcome<Vec<Hour>> {
                     gamma: args.gamma,
                     intrapop: args.intrapop,
                     intrapath: args.intrapath,
-                    length: args.match_length.unwrap_or(args.packet),
+                    length: match_length(args),
                     ingresses: BTreeMap::new(),
                 }),
             },
