@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Memory of a session without logs, in bytes: transports with their TLS, tasks, and what names it.
-/// Measured with four lanes: `docs/PERFORMANCE.md`, "A hub of 500 peers".
+/// `docs/PERFORMANCE.md`, "A hub of 500 peers", has what it was when measured.
 const QUIET: u64 = 256 << 10;
 
 /// Kept logs of a peer absent for longer make room for sessions that can use more.
