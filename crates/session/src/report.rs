@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, unopened_bytes: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, small_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 8]),
-            Some(Counters { unopened_bytes: 0, ..counters })
+            Some(Counters { small_bytes: 0, ..counters })
         );
         assert_eq!(Counters::read(&wire[..wire.len() - 1]), None);
     }
