@@ -232,6 +232,9 @@ struct Share {
     least: u64,
     /// It has given up its logs, as far as it is up to this end.
     is_releasing: bool,
+    /// Something is in flight, so that it cannot give them up, however long no application has
+    /// stirred: a slow link, or a peer that acknowledges nothing.
+    is_in_flight: bool,
 }
 
 impl Share {
@@ -249,6 +252,7 @@ impl Share {
                 wanted,
                 least: session.least_memory(),
                 is_releasing: session.is_releasing(),
+                is_in_flight: !session.can_release_logs(),
             })
         })?
     }
@@ -267,7 +271,8 @@ impl Share {
 
     /// Least memory, in bytes, if it is at work: otherwise it can give up its logs.
     fn claim(&self) -> u64 {
-        if self.idle <= PAUSE && !self.is_releasing { self.least } else { 0 }
+        let is_at_work = self.idle <= PAUSE || self.is_in_flight;
+        if is_at_work && !self.is_releasing { self.least } else { 0 }
     }
 
     /// Gives up its logs, unless something is in flight. Returns whether it does.

@@ -173,10 +173,7 @@ impl Session {
     /// does as soon as nothing of the old one is in flight. Returns whether it did. The limit stays as
     /// it is.
     pub fn release_logs(&mut self, now: Instant) -> bool {
-        let is_quiet = self.agreed.is_some()
-            && self.ended.is_none()
-            && !self.outgoing.has_unacknowledged()
-            && self.is_acknowledged();
+        let is_quiet = self.can_release_logs();
         if is_quiet {
             self.outgoing.discard();
             if self.incoming.is_used() && !self.is_releasing() {
@@ -187,6 +184,14 @@ impl Session {
             self.note_memory();
         }
         is_quiet
+    }
+
+    /// Whether [`Session::release_logs`] would do so now.
+    pub fn can_release_logs(&self) -> bool {
+        self.agreed.is_some()
+            && self.ended.is_none()
+            && !self.outgoing.has_unacknowledged()
+            && self.is_acknowledged()
     }
 
     /// Whether the peer has yet to begin another log: see [`Session::release_logs`].
