@@ -38,7 +38,7 @@ impl Shared {
             tokio::time::sleep(wait).await;
             let mut pause = RETRY.0;
             loop {
-                match self.dial_once().await {
+                match self.dial_once(driver.path().map(|path| path.address)).await {
                     Ok(dialled) => return dialled,
                     Err(error) => self.log_failure(error),
                 }
@@ -70,7 +70,11 @@ impl Shared {
     }
 
     /// Dials the server, with the other form of this end's key if its TLS does not accept the first.
-    async fn dial_once(&self) -> Result<(PublicKey, Transport), HandshakeError> {
+    /// `own` is where the session is, if it was anywhere.
+    async fn dial_once(
+        &self,
+        own: Option<SocketAddr>,
+    ) -> Result<(PublicKey, Transport), HandshakeError> {
         let addresses = lookup(self.server.host(), self.server.port())
             .await
             .map_err(|source| HandshakeError::Resolve { server: self.server.clone(), source })?;
@@ -80,6 +84,7 @@ impl Shared {
         } else {
             [Credential::RawKey, Credential::Certificate]
         };
+        let addresses = self.hubs.order(addresses, own);
         let found = match self.dial_with(&addresses, order[0]).await {
             Err(error @ HandshakeError::Credential { .. }) => {
                 debug!(%error, next = ?order[1], "showing the key in the other form");
@@ -96,27 +101,13 @@ impl Shared {
         Ok((peer, transport))
     }
 
-    /// A connection to the hub of the session, or of the last one, if it answers; otherwise to
-    /// another.
-    async fn dial_tcp(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-        let (first, others) = self.hubs.order(addresses.to_vec());
-        if let Some(first) = first {
-            match dial(&[first], PATIENCE).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => debug!(%first, %error, "the last hub does not answer"),
-            }
-        }
-        dial(&others, HANDSHAKE_TIMEOUT).await
-    }
-
     async fn dial_with(
         &self,
-        addresses: &[SocketAddr],
+        (first, others): &(Option<SocketAddr>, Vec<SocketAddr>),
         credential: Credential,
     ) -> Result<(PublicKey, Transport), HandshakeError> {
         if let Some(quic) = self.quic.as_ref().filter(|_| !self.prefers_tcp()) {
-            let (first, others) = self.hubs.order(addresses.to_vec());
-            let ordered: Vec<_> = first.into_iter().chain(others).collect();
+            let ordered: Vec<_> = first.iter().chain(others).copied().collect();
             match quic.dial(&ordered, credential, |peer| self.endpoint.peers.contains(peer)).await {
                 Ok(found) => return Ok(found),
                 Err(error @ HandshakeError::Credential { .. }) => return Err(error),
@@ -129,7 +120,7 @@ impl Shared {
         }
         let limit = HANDSHAKE_TIMEOUT;
         let failed = |source| HandshakeError::Io { stage: Stage::Tcp, source };
-        let stream = self.dial_tcp(addresses).await.map_err(failed)?;
+        let stream = dial_tcp(*first, others).await.map_err(failed)?;
         let address = stream.peer_addr().map_err(failed)?;
         tune_lane(&stream).map_err(failed)?;
         let connector = match credential {
@@ -145,4 +136,15 @@ impl Shared {
         let peer = tls::peer_key(stream.get_ref().1)?;
         Ok((peer, Transport::new(stream, "tcp", address)))
     }
+}
+
+/// A connection to the hub of the session, or of the last one, if it answers; otherwise to another.
+async fn dial_tcp(first: Option<SocketAddr>, others: &[SocketAddr]) -> io::Result<TcpStream> {
+    if let Some(first) = first {
+        match dial(&[first], PATIENCE).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => debug!(%first, %error, "the last hub does not answer"),
+        }
+    }
+    dial(others, HANDSHAKE_TIMEOUT).await
 }

@@ -34,17 +34,20 @@ impl Hubs {
     }
 
     /// The address to try before all others, if there is one and there are others, and these in
-    /// order.
+    /// order. That is where the session is (`own`), which no other hub knows, even one that takes no
+    /// more sessions; without one, where the last was.
     pub(super) fn order(
         &self,
         mut addresses: Vec<SocketAddr>,
+        own: Option<SocketAddr>,
     ) -> (Option<SocketAddr>, Vec<SocketAddr>) {
         let known = lock(&self.0);
-        let found = addresses.iter().position(|address| Some(*address) == known.last);
+        let wanted = own.or(known.last);
+        let found = addresses.iter().position(|address| Some(*address) == wanted);
         match found {
             Some(at) if addresses.len() > 1 => {
                 let last = addresses.remove(at);
-                if !known.left {
+                if own.is_some() || !known.left {
                     return (Some(last), addresses);
                 }
                 addresses.push(last);
@@ -63,15 +66,18 @@ mod tests {
     fn a_client_stays_with_its_hub_until_that_refuses() {
         let [a, b, c] = [1, 2, 3].map(|host| SocketAddr::from(([192, 0, 2, host], 7077)));
         let hubs = Hubs::default();
-        assert_eq!(hubs.order(vec![a, b, c]), (None, vec![a, b, c]));
+        assert_eq!(hubs.order(vec![a, b, c], None), (None, vec![a, b, c]));
         hubs.stay(b);
         // Whatever order the name service has now.
-        assert_eq!(hubs.order(vec![c, b, a]), (Some(b), vec![c, a]));
-        assert_eq!(hubs.order(vec![b]), (None, vec![b]), "there is nothing to choose");
-        assert_eq!(hubs.order(vec![a, c]), (None, vec![a, c]), "it has moved");
+        assert_eq!(hubs.order(vec![c, b, a], None), (Some(b), vec![c, a]));
+        assert_eq!(hubs.order(vec![b], None), (None, vec![b]), "there is nothing to choose");
+        assert_eq!(hubs.order(vec![a, c], None), (None, vec![a, c]), "it has moved");
         hubs.leave();
-        assert_eq!(hubs.order(vec![b, a, c]), (None, vec![a, c, b]));
+        assert_eq!(hubs.order(vec![b, a, c], None), (None, vec![a, c, b]));
+        // A session that goes on there while it drains is nowhere else.
+        assert_eq!(hubs.order(vec![a, b, c], Some(b)), (Some(b), vec![a, c]));
         hubs.stay(c);
-        assert_eq!(hubs.order(vec![a, b, c]), (Some(c), vec![a, b]));
+        assert_eq!(hubs.order(vec![a, b, c], Some(b)), (Some(b), vec![a, c]));
+        assert_eq!(hubs.order(vec![a, b, c], None), (Some(c), vec![a, b]));
     }
 }
