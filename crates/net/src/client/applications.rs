@@ -5,7 +5,7 @@ use crate::domain::{self, DomainName, Site};
 use crate::driver::{Driver, FlowSignals};
 use crate::egress::{FlowRequest, log_no_flow};
 use crate::flows::FlowLine;
-use crate::https::{Client, From, TlsFlow};
+use crate::https::{Client, From, Https, TlsFlow};
 use crate::log_limit::LogLimit;
 use crate::proxy::{self, ProxyError, ProxyProtocol, Request};
 use crate::pump::{pump, write_all};
@@ -133,7 +133,7 @@ impl Shared {
                             signals: &signals,
                         };
                         let done = tls.carry(stream, Vec::new()).await;
-                        self.carried(done, target, owner).await
+                        self.carried((https, at), done, target, owner).await
                     }
                 };
                 if let Some(Err(code)) = signals.answer() {
@@ -152,13 +152,20 @@ impl Shared {
     }
 
     /// After an attempt to open a connection: carries it by another flow, if it is to pass.
-    async fn carried(&self, done: Client, target: &Target, owner: &Owner) -> &'static str {
+    async fn carried(
+        &self,
+        (https, at): (&Https, usize),
+        done: Client,
+        target: &Target,
+        owner: &Owner,
+    ) -> &'static str {
         let (stream, first) = match done {
             Client::Done(how) => return how,
             Client::Pass(stream, first) => (stream, first),
         };
         match self.open(target, owner, false).await {
             Ok((driver, flow, signals)) => {
+                https.count(at, &signals);
                 if !write_all(&driver, flow, &signals, &first).await {
                     reset_on_drop(&stream);
                     driver.forget(flow);
@@ -241,7 +248,7 @@ impl Shared {
                         signals: &signals,
                     };
                     let done = tls.carry(stream, request.first).await;
-                    let how = self.carried(done, &request.target, owner).await;
+                    let how = self.carried((https, at), done, &request.target, owner).await;
                     line.ended(&signals, how);
                 } else if accepted {
                     let how = pump(&driver, flow, &signals, stream, request.rest).await;

@@ -129,6 +129,11 @@ impl Https {
         self.0.services.find(target)
     }
 
+    /// Counts what a flow carries for the service at this place.
+    pub(crate) fn count(&self, at: usize, signals: &FlowSignals) {
+        signals.count_for(self.0.states[at].carried.clone());
+    }
+
     /// What became of connections to each service.
     pub(crate) fn status(&self) -> Vec<HttpsStatus> {
         let mut clients = vec![0; self.0.states.len()];
@@ -197,8 +202,7 @@ pub(crate) struct TlsFlow<'a> {
 impl TlsFlow<'_> {
     /// Carries an application's connection. `first` was read of it before.
     pub(crate) async fn carry(self, mut stream: TcpStream, first: Vec<u8>) -> Client {
-        let state = &self.https.0.states[self.at];
-        self.signals.count_for(state.carried.clone());
+        self.https.count(self.at, self.signals);
         let hello = tokio::select! {
             hello = hello::read(&mut stream, first) => hello,
             () = self.signals.gone.notified() => {
