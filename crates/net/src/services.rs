@@ -135,9 +135,8 @@ impl Services {
         if name.len() > LONGEST_NAME {
             return self.other.clone();
         }
-        let name = name.to_ascii_lowercase();
         let mut named = lock(&self.named);
-        if let Some(service) = named.get(&*name) {
+        if let Some(service) = named.get(name) {
             return service.clone();
         }
         if named.len() >= MOST_SERVICES {
