@@ -293,6 +293,12 @@ impl Allocation {
         let all: Vec<Expected> = instance.ingresses.par_iter().enumerate().map(expected).collect();
         Expectation {
             saved: all.iter().map(|ingress| ingress.saved).collect(),
+            decoded: instance
+                .devices
+                .iter()
+                .enumerate()
+                .map(|(device, _)| all.iter().map(|ingress| ingress.decoded[device]).sum())
+                .collect(),
             operations: all.into_iter().map(|ingress| ingress.operations).collect(),
             ..Expectation::default()
         }
@@ -312,6 +318,8 @@ pub(super) struct Expectation {
     pub(super) cached: Vec<Vec<f64>>,
     /// Link bytes saved, per ingress.
     pub(super) saved: Vec<f64>,
+    /// Those that matches decoded there save, per device; empty with first copies only.
+    pub(super) decoded: Vec<f64>,
     /// Link bytes without elimination, per ingress.
     pub(super) footprints: Vec<f64>,
 }

@@ -20,6 +20,7 @@ mod reroute;
 mod route;
 mod rules;
 mod shim;
+mod spread;
 mod store;
 mod stored;
 #[cfg(test)]

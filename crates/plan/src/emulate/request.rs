@@ -9,12 +9,13 @@ use super::{
     Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Rules, Scheme,
     Settings, Share,
     reroute::reroute,
+    spread,
     workload::{self, Crowd, Drift, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
     Bytes, Error, Instance, LinkId, NodeId, Profile, Scenario, Seconds, Stage, Unwatched, Watch,
     error::{EmulationError, Mismatch},
-    lp::{self, WarmStart},
+    lp::WarmStart,
     manifest::Plan,
     measure::{self, Measurement, Profiler},
     scenario::{Redundancy, find_ingress, largest_ingress},
@@ -234,7 +235,8 @@ pub fn run<C: Captures>(
         Some(plan) => (allocation_of(plan, &instance, scale)?, None),
         None => {
             watch.stage(Stage::Solve);
-            let (allocation, warm) = allocate(&instance, request.headroom, None, watch)?;
+            let (allocation, warm) =
+                spread::allocate(&instance, request.headroom, request.rules, None, watch)?;
             (allocation, Some(warm))
         }
     };
@@ -423,6 +425,7 @@ struct Planner {
     /// Routes of the last plan that are not the instance's.
     routes: Vec<(u32, Box<[LinkId]>)>,
     headroom: f64,
+    rules: Rules,
     made: Rc<Cell<u32>>,
 }
 
@@ -446,24 +449,11 @@ impl Replanner for Planner {
             }
         }
         let (allocation, warm) =
-            allocate(&instance, self.headroom, self.warm.as_ref(), &Unwatched)?;
+            spread::allocate(&instance, self.headroom, self.rules, self.warm.as_ref(), &Unwatched)?;
         self.warm = Some(warm);
         self.made.set(self.made.get() + 1);
         Ok(Some(allocation))
     }
-}
-
-/// A new plan that leaves this share of devices free.
-fn allocate(
-    instance: &Instance,
-    headroom: f64,
-    warm: Option<&WarmStart>,
-    watch: &dyn Watch,
-) -> Result<(Allocation, WarmStart), Error> {
-    let reserved = instance.clone().reserving(headroom)?;
-    let (solution, warm) = lp::solve(&reserved, &lp::Options::default(), warm, watch)?;
-    let allocation = Allocation::new(instance, &solution)?;
-    Ok((allocation.with_room(instance, 1.0 / (1.0 - headroom)), warm))
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything a run depends on")]
@@ -500,6 +490,7 @@ fn carry<C: Captures>(
             warm: warm.cloned(),
             routes: Vec::new(),
             headroom: request.headroom,
+            rules: request.rules,
             made: Rc::clone(&made),
         });
     }

@@ -34,6 +34,8 @@ pub(crate) struct Expected {
     pub(crate) saved: f64,
     /// Operations, per device of the instance: packets cached and matches decoded.
     pub(crate) operations: Vec<f64>,
+    /// Bytes times links that matches decoded there save, per device of the instance.
+    pub(crate) decoded: Vec<f64>,
 }
 
 /// The footprint that an assignment saves with references to all copies: `cached` is the share d(q,
@@ -83,7 +85,8 @@ pub(crate) fn of_ingress(
 ) -> Expected {
     let paths = instance.paths_of(ingress);
     let coded = instance.coded(ingress);
-    let mut expected = Expected { saved: 0.0, operations: vec![0.0; instance.devices.len()] };
+    let none = vec![0.0; instance.devices.len()];
+    let mut expected = Expected { saved: 0.0, operations: none.clone(), decoded: none };
     for (path, places) in paths.clone().zip(places) {
         let packets = instance.paths[path].volume / instance.packet.0;
         for place in places {
@@ -117,7 +120,9 @@ pub(crate) fn of_ingress(
                 let here = repeat.count * (repeat.left - left);
                 repeat.left = left;
                 expected.operations[place.device.index()] += here;
-                expected.saved += here * (repeat.length - SPEC) * f64::from(place.saves);
+                let saved = here * (repeat.length - SPEC) * f64::from(place.saves);
+                expected.saved += saved;
+                expected.decoded[place.device.index()] += saved;
             }
         }
         for place in repeats.iter().flat_map(|repeat| &places[repeat.path]).chain(&places[q]) {

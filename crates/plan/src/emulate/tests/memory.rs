@@ -98,3 +98,33 @@ fn packets_save_what_is_expected() {
         }
     }
 }
+
+/// Over networks, operations and memories: the plan that is taken is expected to save no less than the
+/// program's optimum, and somewhere more, if no device does more than it can.
+#[test]
+fn plans_expect_of_devices_what_they_can_do() {
+    let rules = Rules::default();
+    let mut better = 0;
+    for network in 0..NETWORKS.len() {
+        for operations in [600.0, 1200.0, 2400.0] {
+            for memory in [3e5, 1e6, 4e7] {
+                let instance = small(network, 0.5, memory, operations);
+                let solution = lp::solve(&instance, &lp::Options::default(), None, &Unwatched);
+                let first = Allocation::new(&instance, &solution.unwrap().0).unwrap();
+                let plan =
+                    |rules| spread::allocate(&instance, 0.0, rules, None, &Unwatched).unwrap().0;
+                let spare: Vec<f64> = instance
+                    .devices
+                    .iter()
+                    .map(|device| spread::BURSTS * device.operations)
+                    .collect();
+                let of = |plan: &Allocation| spread::served(&plan.expect(&instance, rules), &spare);
+                let taken = plan(rules);
+                assert!(of(&taken) >= of(&first), "{network} {operations} {memory}");
+                better += usize::from(of(&taken) > 1.01 * of(&first));
+                assert_eq!(plan(Rules::PUBLISHED), first, "the program's optimum");
+            }
+        }
+    }
+    assert!(better > 0);
+}
