@@ -38,6 +38,7 @@
 //! | [`failures`] | instance, a plan | what it does if a link or a node fails |
 //! | [`verdict`] | instance, a plan's outcome | which scheme to use, at equal cost and at other loads |
 //! | [`manifest`] | instance, solution | what each device needs to know |
+//! | [`engine`](mod@engine) | manifests, packets | what an ingress and a node do with packets |
 //! | [`emulate`](mod@emulate) | instance, manifests, packets | what happens to the packets |
 //! | [`ra`] | network, classes of content | redundancy-aware routes |
 //! | [`measure`] | instance, packets | volumes and a redundancy profile |
@@ -48,6 +49,7 @@
 pub mod baseline;
 pub mod cost;
 pub mod emulate;
+pub mod engine;
 pub mod error;
 pub mod evaluate;
 pub mod failures;

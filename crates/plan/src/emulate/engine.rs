@@ -10,15 +10,18 @@ use oncewire_kernels::random::SplitMix64;
 use planned::{Carrier, Planned, fits, limits_of_links};
 
 use super::{
-    Allocation, Change, DeviceReport, EpochReport, Event, Extension, HeaderHasher, IngressReport,
-    MAX_COPIES, Packet, Replanner, Replanning, Report, Rollout, Rules, Traffic,
-    ingress::{Budget, Pairs},
+    Change, DeviceReport, EpochReport, Event, IngressReport, Replanner, Replanning, Report,
+    Rollout, Traffic,
     link::{Limits, Pair},
-    route::{self, Route},
-    shim::{Format, MAX_MATCHES, MAX_PAYLOAD},
-    store::Finding,
 };
-use crate::{DeviceId, Error, Instance, LinkId, Watch, error::EmulationError};
+use crate::{
+    DeviceId, Error, Instance, LinkId, Watch,
+    engine::{
+        Allocation, Budget, Extension, Finding, Format, HeaderHasher, MAX_COPIES, MAX_MATCHES,
+        MAX_PAYLOAD, Packet, Pairs, Route, Rules, check_route,
+    },
+    error::EmulationError,
+};
 
 /// How packets are carried.
 #[derive(Clone, Debug, PartialEq)]
@@ -284,7 +287,7 @@ impl<'a> Emulation<'a> {
                 Scheduled::Bring(allocation, rollout)
             }
             Change::Route { path, links, notice } => {
-                route::check(self.instance, path, &links)?;
+                check_route(self.instance, path, &links)?;
                 Scheduled::Reroute { path, links, notice }
             }
             Change::Loss(loss) => {
@@ -377,7 +380,7 @@ impl<'a> Emulation<'a> {
             (device.limit, device.memory) = limits;
             match &self.carrier {
                 Carrier::Planned(planned) => {
-                    let node = &planned.nodes[number].node;
+                    let node = &planned.nodes[number];
                     (device.used, device.most_used) = node.used();
                     device.packets = node.packets() as u64;
                     device.expected = Some(planned.expected_operations[number]);
@@ -389,10 +392,10 @@ impl<'a> Emulation<'a> {
                         .filter(|(_, of)| **of == Some(DeviceId::new(number)))
                     {
                         let Some(pair) = pair else { continue };
-                        let (used, most) = pair.node().used();
+                        let (used, most) = pair.cache().used();
                         device.used += used;
                         device.most_used += most;
-                        device.packets += pair.node().packets() as u64;
+                        device.packets += pair.cache().packets() as u64;
                     }
                 }
             }

@@ -1,12 +1,8 @@
 //! Hop-by-hop redundancy elimination: an encoder and a decoder at the ends of each link.
 
-use super::{
-    HeaderHasher, Identity, Packet,
-    ingress::{literals, spec},
-    node::{Body, CacheTask, InFlight, Node, Processed},
-    shim::{Format, Shim, ShimError},
-    store::{Finding, Store},
-    stored::{Found, Refusal, Stored},
+use crate::engine::{
+    Body, Cache, CacheTask, Finding, Format, Found, HeaderHasher, Identity, InFlight, Packet,
+    Processed, Refusal, Shim, ShimError, Store, Stored, literals, spec,
 };
 use crate::{DeviceId, Error};
 
@@ -37,7 +33,7 @@ pub(super) struct Crossing<'a> {
 /// The encoder and decoder of one link. The decoder restores every packet, so nothing is null.
 pub(super) struct Pair {
     store: Store,
-    node: Node,
+    cache: Cache,
     limits: Limits,
     encodings: f64,
     operations: f64,
@@ -56,10 +52,10 @@ impl Pair {
         copies: u8,
     ) -> Result<Self, Error> {
         let mut store = Store::new(finding, key, limits.memory, 1, copies)?;
-        let mut node = Node::default();
+        let mut cache = Cache::default();
         store.resize(PATH, DEVICE, limits.memory);
-        node.resize(PATH, limits.memory);
-        Ok(Self { store, node, limits, encodings: 0.0, operations: 0.0 })
+        cache.resize(PATH, limits.memory);
+        Ok(Self { store, cache, limits, encodings: 0.0, operations: 0.0 })
     }
 
     pub(super) fn new_epoch(&mut self) {
@@ -70,8 +66,8 @@ impl Pair {
         self.store.counts.collisions
     }
 
-    pub(super) fn node(&self) -> &Node {
-        &self.node
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// Encodes a packet at the upstream device.
@@ -154,6 +150,6 @@ impl Pair {
             queue: PATH,
             window,
         };
-        self.node.receive(format, hash, &task, flight)
+        self.cache.receive(format, hash, &task, flight)
     }
 }

@@ -9,9 +9,9 @@
 //! and with less memory than there is, and the plan is taken that can be expected to save most
 //! (`docs/PLANNERS.md`, "Copies").
 
-use super::{Allocation, Rules, allocation::Expectation};
 use crate::{
     Error, Instance, Watch,
+    engine::{Allocation, Expectation, Rules},
     lp::{self, WarmStart},
 };
 

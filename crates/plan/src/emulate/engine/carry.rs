@@ -3,14 +3,8 @@
 use super::{Carrier, Emulation, Pair, Scheduled};
 use crate::{
     DeviceId, Error, Instance, LinkId, NodeId,
-    emulate::{
-        EpochReport, Identity, Packet, Queues, Report,
-        ingress::Common,
-        link::Crossing,
-        node::{CacheTask, InFlight, Processed},
-        prices,
-        shim::{Format, Shim},
-    },
+    emulate::{EpochReport, Report, link::Crossing},
+    engine::{CacheTask, Common, Format, Identity, InFlight, Packet, Processed, Queues, Shim, due},
     error::EmulationError,
 };
 
@@ -58,7 +52,7 @@ impl Emulation<'_> {
             rules: self.settings.rules,
             now: packet.time,
             round_trip: self.settings.round_trip,
-            due: prices::due(elapsed),
+            due: due(elapsed),
         };
         let ingress = &mut planned.ingresses[number];
         let refused = ingress.refusals.overloaded;
@@ -96,7 +90,7 @@ impl Emulation<'_> {
             let at = &mut planned.nodes[device];
             task.holds = at.holds(packet.path, identity.hash(), device);
             let passed =
-                at.node.receive(&self.settings.format, &self.hash, &task, &mut flight).map_err(
+                at.receive(&self.settings.format, &self.hash, &task, &mut flight).map_err(
                     |error| self.report.fault(self.instance, packet, link, &error.to_string()),
                 )?;
             self.report.count(&mut self.operations, device, &passed);

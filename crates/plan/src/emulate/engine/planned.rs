@@ -1,18 +1,12 @@
 //! Ingresses and devices with manifests, and pairs of an encoder and a decoder on links.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::Settings;
 use crate::{
-    DeviceId, Error, HeaderHash, Instance,
-    emulate::{
-        Allocation, Queues, Rules,
-        allocation::Expectation,
-        ingress::{Budget, Ingress},
-        link::{Limits, Pair},
-        node::Node,
-        store::{RING, Store},
-    },
+    DeviceId, Error, Instance,
+    emulate::link::{Limits, Pair},
+    engine::{Allocation, Expectation, Ingress, Node, budgets, sizes_of_devices},
     error::EmulationError,
 };
 
@@ -23,17 +17,11 @@ pub(super) enum Carrier {
 
 pub(super) struct Planned {
     pub(super) ingresses: Vec<Ingress>,
-    pub(super) nodes: Vec<Device>,
+    pub(super) nodes: Vec<Node>,
     /// The newest allocation, and what it expects.
     pub(super) expected_saved: Vec<f64>,
     pub(super) expected_footprints: Vec<f64>,
     pub(super) expected_operations: Vec<f64>,
-}
-
-pub(super) struct Device {
-    pub(super) node: Node,
-    /// The manifest of even and of odd version, where it has one.
-    allocations: [Option<Arc<Allocation>>; 2],
 }
 
 impl Planned {
@@ -57,16 +45,21 @@ impl Planned {
             // A later plan may cover more, up to the ingress's memory and traffic.
             let most = ingress.volume.min(ingress.memory).min(settings.unlimited as f64) as u64;
             let Settings { finding, rules, .. } = settings;
-            let store = Store::new(finding, settings.seed, buckets.max(most), RING, rules.copies)?;
             let paths = ingress.paths.clone();
-            let mut ingress =
-                Ingress::new(store, allocation.clone(), instance.coded(number), limits);
+            let mut ingress = Ingress::new(
+                (finding, settings.seed),
+                buckets.max(most),
+                rules.copies,
+                allocation.clone(),
+                instance.coded(number),
+                limits,
+            )?;
             ingress.switch(allocation.clone(), 0, paths, ingress.limits.clone(), *rules);
             ingresses.push(ingress);
         }
         let mut nodes = Vec::with_capacity(instance.devices.len());
         for sizes in sizes_of_devices(instance, &allocation, settings.rules) {
-            let mut device = Device { node: Node::default(), allocations: [None, None] };
+            let mut device = Node::default();
             device.install(0, allocation.clone(), sizes);
             nodes.push(device);
         }
@@ -88,44 +81,6 @@ impl Planned {
         self.expected_operations = (0..devices)
             .map(|device| expected.operations.iter().map(|ingress| ingress[device]).sum())
             .collect();
-    }
-}
-
-impl Device {
-    /// Whether its manifest of even and of odd version holds this packet.
-    pub(super) fn holds(&self, path: u32, hash: HeaderHash, device: DeviceId) -> [bool; 2] {
-        let holds = |allocation: &Option<Arc<Allocation>>| {
-            let holder = allocation.as_ref().and_then(|allocation| allocation.holder(path, hash));
-            holder.is_some_and(|share| share.device == device)
-        };
-        [holds(&self.allocations[0]), holds(&self.allocations[1])]
-    }
-
-    /// Adds a manifest to the one it has. Until the old one is retired, buckets have the larger of
-    /// both sizes, so that no packet leaves before it leaves at the ingress.
-    pub(super) fn install(
-        &mut self,
-        version: u32,
-        allocation: Arc<Allocation>,
-        sizes: Vec<(u32, u64)>,
-    ) {
-        let before: BTreeMap<u32, u64> = self.node.buckets().collect();
-        for (queue, bytes) in sizes {
-            if before.get(&queue).is_none_or(|&size| size < bytes) {
-                self.node.resize(queue, bytes);
-            }
-        }
-        self.allocations[(version & 1) as usize] = Some(allocation);
-    }
-
-    /// Forgets the manifest before `version`; `sizes` are those of its queues.
-    pub(super) fn retire(&mut self, version: u32, sizes: &[(u32, u64)]) {
-        self.allocations[(version & 1 ^ 1) as usize] = None;
-        let sizes: BTreeMap<u32, u64> = sizes.iter().copied().collect();
-        let queues: Vec<u32> = self.node.buckets().map(|(queue, _)| queue).collect();
-        for queue in queues {
-            self.node.resize(queue, sizes.get(&queue).copied().unwrap_or(0));
-        }
     }
 }
 
@@ -164,47 +119,6 @@ pub(super) fn limits_of_links(
         })
     };
     of_link.iter().enumerate().map(limits).collect()
-}
-
-/// Per device: its queues, each of a path or of an ingress, and their sizes.
-pub(super) fn sizes_of_devices(
-    instance: &Instance,
-    allocation: &Allocation,
-    rules: Rules,
-) -> Vec<Vec<(u32, u64)>> {
-    let mut sizes: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); instance.devices.len()];
-    for path in 0..allocation.paths() as u32 {
-        let queue = match rules.queues {
-            Queues::Paths => path,
-            Queues::Ingress | Queues::Fair => instance.paths[path as usize].ingress,
-        };
-        for share in allocation.shares(path) {
-            *sizes[share.device].entry(queue).or_default() += share.bytes;
-        }
-    }
-    sizes.into_iter().map(|sizes| sizes.into_iter().collect()).collect()
-}
-
-/// Operations per epoch that each ingress may cause at each device: the device's, divided in
-/// proportion to the expected use, so that the plan's slack is divided the same way.
-pub(super) fn budgets(instance: &Instance, expected: &Expectation, shed: bool) -> Vec<Vec<Budget>> {
-    let sums: Vec<f64> = (0..instance.devices.len())
-        .map(|device| expected.operations.iter().map(|ingress| ingress[device]).sum())
-        .collect();
-    let part = |device: usize, of: f64| match instance.devices[device].operations {
-        _ if !shed => f64::INFINITY,
-        _ if of == 0.0 => 0.0,
-        all if all.is_infinite() => all,
-        all => all * of / sums[device],
-    };
-    let budget = |(device, (&of, &cached)): (usize, (&f64, &f64))| Budget {
-        all: part(device, of),
-        caching: if of > 0.0 { part(device, of) * cached / of } else { 0.0 },
-    };
-    let of_ingress = |(operations, cached): (&Vec<f64>, &Vec<f64>)| {
-        operations.iter().zip(cached).enumerate().map(budget).collect()
-    };
-    expected.operations.iter().zip(&expected.cached).map(of_ingress).collect()
 }
 
 pub(super) fn fits(instance: &Instance, allocation: &Allocation) -> Result<(), Error> {

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use oncewire_kernels::random::SplitMix64;
 
-use super::{
-    Carrier, Emulation, Scheduled,
-    planned::{budgets, fits, sizes_of_devices},
-};
+use super::{Carrier, Emulation, Scheduled, planned::fits};
 use crate::{
     DeviceId, Error, Match, Measured,
-    emulate::{Allocation, EpochReport, Observed, Report, Rollout, ingress::Ingress, route::Route},
+    emulate::{EpochReport, Observed, Report, Rollout},
+    engine::{Allocation, Ingress, Route, budgets, sizes_of_devices},
 };
 
 impl Emulation<'_> {

@@ -95,7 +95,7 @@ impl HeaderHasher {
     }
 
     /// Hash of the five-tuple and the payload: equal for a packet and its retransmission.
-    pub(super) fn copy(&self, header: &Header, payload: &[u8]) -> u64 {
+    pub fn copy(&self, header: &Header, payload: &[u8]) -> u64 {
         let mut bytes = Bytes { bytes: [0; 64], len: 0 };
         bytes.flow(header);
         xxh3_64_with_seed(payload, xxh3_64_with_seed(&bytes.bytes[..bytes.len], self.seed))

@@ -1,4 +1,4 @@
-//! Devices inside the network: cache by range, and decode packets they hold.
+//! The cache of a device: packets in FIFO queues, from which it decodes.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -12,7 +12,7 @@ use super::{
 
 /// A payload in transit.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub enum Body {
     /// The whole payload.
     Whole(Arc<[u8]>),
     /// The unmatched bytes.
@@ -20,7 +20,8 @@ pub(super) enum Body {
 }
 
 impl Body {
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The bytes that are left.
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Body::Whole(bytes) => bytes,
             Body::Literals(bytes) => bytes,
@@ -30,9 +31,11 @@ impl Body {
 
 /// A packet in flight: its shim, and the rest of its payload.
 #[derive(Clone, Debug)]
-pub(super) struct InFlight {
-    pub(super) shim: Vec<u8>,
-    pub(super) body: Body,
+pub struct InFlight {
+    /// The shim as it is sent; empty for a packet without one.
+    pub shim: Vec<u8>,
+    /// What is left of the payload.
+    pub body: Body,
 }
 
 /// A cached packet.
@@ -63,36 +66,38 @@ struct Queued {
 
 /// What a device did with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Processed {
-    pub(super) cached: bool,
-    pub(super) decoded: u32,
+pub struct Processed {
+    /// It caches the packet now.
+    pub cached: bool,
+    /// Matches that it decoded.
+    pub decoded: u32,
     /// Bytes that it decoded.
-    pub(super) decoded_bytes: u32,
+    pub decoded_bytes: u32,
     /// The payload is complete, but its checksum is wrong.
-    pub(super) damaged: bool,
+    pub damaged: bool,
 }
 
 /// What a device needs to know to process a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CacheTask {
+pub struct CacheTask {
     /// Whether its manifest of even and of odd version holds this packet; versions that it does not
     /// have do not.
-    pub(super) holds: [bool; 2],
+    pub holds: [bool; 2],
     /// Name of the packet.
-    pub(super) name: u64,
+    pub name: u64,
     /// Header bytes.
-    pub(super) header_bytes: u32,
+    pub header_bytes: u32,
     /// The path, known from routing.
-    pub(super) path: u32,
+    pub path: u32,
     /// The FIFO queue that the path's packets are in.
-    pub(super) queue: u32,
+    pub queue: u32,
     /// Payloads shorter than that are not cached.
-    pub(super) window: usize,
+    pub window: usize,
 }
 
-/// A device.
+/// The cache of a device.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(crate) struct Cache {
     buckets: BTreeMap<u32, Bucket>,
     held: HashMap<(u32, u64), Held>,
     serial: u64,
@@ -100,9 +105,9 @@ pub(super) struct Node {
     most: u64,
 }
 
-impl Node {
+impl Cache {
     /// Sets the size of a queue, and evicts packets that no longer fit.
-    pub(super) fn resize(&mut self, queue: u32, capacity: u64) {
+    pub(crate) fn resize(&mut self, queue: u32, capacity: u64) {
         let bucket = self.buckets.entry(queue).or_default();
         bucket.capacity = capacity;
         self.make_room(queue, 0);
@@ -112,23 +117,23 @@ impl Node {
     }
 
     /// Queues and their sizes.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.buckets.iter().map(|(&queue, bucket)| (queue, bucket.capacity))
     }
 
     /// Bytes cached now, and their maximum so far.
-    pub(super) fn used(&self) -> (u64, u64) {
+    pub(crate) fn used(&self) -> (u64, u64) {
         (self.used, self.most)
     }
 
     /// Packets cached now.
-    pub(super) fn packets(&self) -> usize {
+    pub(crate) fn packets(&self) -> usize {
         self.held.len()
     }
 
     /// Decodes matches with packets it holds, caches the packet if it is assigned to, and clears
     /// finished parts of the shim.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         format: &Format,
         hash: &HeaderHasher,

@@ -153,7 +153,7 @@ impl Shim {
 
     /// As [`Shim::take`], where the rest of the packet is elsewhere: its length is to be checked
     /// with [`Shim::decoded_length`].
-    pub(super) fn take_head(
+    pub(crate) fn take_head(
         format: &Format,
         known: u32,
         input: &mut &[u8],

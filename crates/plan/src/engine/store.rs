@@ -23,7 +23,7 @@ use super::{
 use crate::{DeviceId, Error, error::EmulationError};
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
-pub(super) const RING: u64 = 4;
+pub(crate) const RING: u64 = 4;
 /// Ring to begin with in bytes: several packets of the largest size. It grows with what is stored,
 /// as a table for all that could be would be touched all over.
 const MIN_RING: u64 = 1 << 20;
@@ -61,16 +61,16 @@ struct Bucket {
 
 /// Counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Packets stored under the name of another stored packet.
-    pub(super) collisions: u64,
+    pub(crate) collisions: u64,
     /// Hits that could not be grown because the bytes are null.
-    pub(super) gaps: u64,
+    pub(crate) gaps: u64,
     /// Hits on other bytes, or on evicted packets.
-    pub(super) false_hits: u64,
+    pub(crate) false_hits: u64,
 }
 
-pub(super) struct Store {
+pub(crate) struct Store {
     kernels: Kernels,
     sampler: Box<dyn Sampler>,
     window: usize,
@@ -102,7 +102,7 @@ pub(super) struct Store {
     copies_of: HashMap<u64, u32>,
     /// Keys of packets that a host has sent again: devices may not have them.
     missing: HashSet<u64>,
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     markers: Vec<u32>,
     fingerprints: Vec<u64>,
     hits: Vec<u64>,
@@ -111,7 +111,7 @@ pub(super) struct Store {
 impl Store {
     /// An empty store that is to hold about `bytes`, with a ring of `slack` times what it holds:
     /// [`RING`], or 1 for a single bucket; and up to `copies` addresses for a fingerprint.
-    pub(super) fn new(
+    pub(crate) fn new(
         finding: &Finding,
         key: u64,
         bytes: u64,
@@ -154,42 +154,42 @@ impl Store {
         })
     }
 
-    pub(super) fn get(&self, slot: u32) -> &Stored {
+    pub(crate) fn get(&self, slot: u32) -> &Stored {
         self.packets[slot as usize].as_ref().expect("a slot of a packet in the store")
     }
 
     /// Whether more than one packet has this name, or a device may hold another one of it. A node
     /// might then take the wrong one.
-    pub(super) fn ambiguous(&self, path: u32, name: u64) -> bool {
+    pub(crate) fn ambiguous(&self, path: u32, name: u64) -> bool {
         self.names.get(&(path, name)).is_some_and(|&packets| packets > 1)
             || self.lingering.contains(&(path, name))
     }
 
     /// Buckets are about to be resized for another allocation. By now, devices have dropped what went
     /// when they were resized before.
-    pub(super) fn begin_switch(&mut self) {
+    pub(crate) fn begin_switch(&mut self) {
         self.lingering.clear();
     }
 
     /// A host has sent a packet again: a device may not have it, or not all of it.
-    pub(super) fn miss(&mut self, key: u64) {
+    pub(crate) fn miss(&mut self, key: u64) {
         if self.has_copy(key) {
             self.missing.insert(key);
         }
     }
 
     /// Whether a host has sent a packet again.
-    pub(super) fn misses(&self, stored: &Stored) -> bool {
+    pub(crate) fn misses(&self, stored: &Stored) -> bool {
         self.missing.contains(&stored.copy)
     }
 
     /// Whether a packet with this key is here.
-    pub(super) fn has_copy(&self, key: u64) -> bool {
+    pub(crate) fn has_copy(&self, key: u64) -> bool {
         self.copies_of.contains_key(&key)
     }
 
     /// Sets the size of a bucket, and evicts packets that no longer fit.
-    pub(super) fn resize(&mut self, queue: u32, device: DeviceId, capacity: u64) {
+    pub(crate) fn resize(&mut self, queue: u32, device: DeviceId, capacity: u64) {
         let bucket = self.buckets.entry((queue, device)).or_default();
         bucket.capacity = capacity;
         self.make_room((queue, device), 0, true);
@@ -199,18 +199,18 @@ impl Store {
     }
 
     /// Buckets: queue, device and size.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (u32, DeviceId, u64)> + '_ {
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u32, DeviceId, u64)> + '_ {
         self.buckets.iter().map(|(&(queue, device), bucket)| (queue, device, bucket.capacity))
     }
 
     /// Bytes of memory of the fingerprint table.
-    pub(super) fn table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self) -> u64 {
         self.index.memory() as u64
     }
 
     /// Whether a path would have more than twice its `share` and half of a bucket with so many bytes
     /// more, and drive out what other paths have stored lately.
-    pub(super) fn presses(
+    pub(crate) fn presses(
         &self,
         (queue, device): (u32, DeviceId),
         path: u32,
@@ -237,12 +237,12 @@ impl Store {
     }
 
     /// Starts a retention epoch.
-    pub(super) fn new_epoch(&mut self) {
+    pub(crate) fn new_epoch(&mut self) {
         self.epoch += 1;
     }
 
     /// Whether a packet of this size fits its bucket.
-    pub(super) fn takes(&self, queue: u32, device: DeviceId, size: u64) -> bool {
+    pub(crate) fn takes(&self, queue: u32, device: DeviceId, size: u64) -> bool {
         self.buckets.get(&(queue, device)).is_some_and(|bucket| size <= bucket.capacity)
     }
 
@@ -250,7 +250,7 @@ impl Store {
     /// used; of the copies of some bytes the best is used, or the newest of several that are as
     /// good. Matches are disjoint, ascending, and go to `matches`. `settle` is called for each match
     /// that is used, and if none of the copies can be for the newest, with why.
-    pub(super) fn search(
+    pub(crate) fn search(
         &mut self,
         payload: &[u8],
         matches: &mut Vec<Found>,
@@ -343,7 +343,7 @@ impl Store {
     ///
     /// # Errors
     /// No memory for a larger table.
-    pub(super) fn insert(&mut self, mut stored: Stored, matches: &[Found]) -> Result<(), Error> {
+    pub(crate) fn insert(&mut self, mut stored: Stored, matches: &[Found]) -> Result<(), Error> {
         let bucket = (stored.queue, stored.device);
         if !self.takes(bucket.0, bucket.1, stored.size) {
             return Ok(());

@@ -6,52 +6,52 @@ use crate::{DeviceId, HeaderHash};
 
 /// A packet in the store.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(crate) struct Stored {
     /// The FIFO queue that it is in, with those of its device.
-    pub(super) queue: u32,
-    pub(super) path: u32,
-    pub(super) name: u64,
-    pub(super) hash: HeaderHash,
+    pub(crate) queue: u32,
+    pub(crate) path: u32,
+    pub(crate) name: u64,
+    pub(crate) hash: HeaderHash,
     /// The device that caches it.
-    pub(super) device: DeviceId,
+    pub(crate) device: DeviceId,
     /// Version of the allocation that assigned it.
-    pub(super) version: u32,
+    pub(crate) version: u32,
     /// Key of five-tuple and payload.
-    pub(super) copy: u64,
-    pub(super) payload: Arc<[u8]>,
+    pub(crate) copy: u64,
+    pub(crate) payload: Arc<[u8]>,
     /// Null regions, which nothing may refer to: `from..to`, ascending and disjoint.
-    pub(super) nulls: Vec<(u32, u32)>,
+    pub(crate) nulls: Vec<(u32, u32)>,
     /// Bytes that it takes in its bucket.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Retention epochs before it was stored.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
     /// When it was stored, in nanoseconds.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// How many packets that may not have arrived it depends on, one through the other.
-    pub(super) depth: u8,
+    pub(crate) depth: u8,
     /// Virtual address.
-    pub(super) start: u64,
+    pub(crate) start: u64,
 }
 
 /// A match that was found: `length` bytes at `at` of the packet are those at `offset` of the stored
 /// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) slot: u32,
-    pub(super) at: u32,
-    pub(super) offset: u32,
-    pub(super) length: u32,
+pub(crate) struct Found {
+    pub(crate) slot: u32,
+    pub(crate) at: u32,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
 }
 
 impl Found {
-    pub(super) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.at + self.length
     }
 }
 
 /// Why a match is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Overlap,
     Ambiguous,
     Overloaded,
@@ -63,11 +63,11 @@ pub(super) enum Refusal {
 }
 
 /// What a match is worth, or why not to use it.
-pub(super) type Worth = Result<u64, Refusal>;
+pub(crate) type Worth = Result<u64, Refusal>;
 
 impl Stored {
     /// A packet without null regions.
-    pub(super) fn new(
+    pub(crate) fn new(
         queue: u32,
         (path, name, hash): (u32, u64, HeaderHash),
         (device, version): (DeviceId, u32),
@@ -96,7 +96,7 @@ impl Stored {
 }
 
 /// The region without null bytes around a position.
-pub(super) fn extent(stored: &Stored, position: usize) -> (usize, usize) {
+pub(crate) fn extent(stored: &Stored, position: usize) -> (usize, usize) {
     let mut low = 0;
     for &(from, to) in &stored.nulls {
         let (from, to) = (from as usize, to as usize);

@@ -9,7 +9,7 @@ use oncewire_codec::{
 const WAYS: usize = 16;
 
 /// One address for each fingerprint, or several. Both take 8 bytes for a slot and have as many slots.
-pub(super) enum Index {
+pub(crate) enum Index {
     One(CompactTable<u64>),
     Several(Sets),
 }
@@ -17,7 +17,7 @@ pub(super) enum Index {
 impl Index {
     /// An index with so many slots, for a ring of this geometry, with up to `copies` addresses for a
     /// fingerprint.
-    pub(super) fn new(geometry: Geometry, slots: u64, copies: u8) -> Result<Self, String> {
+    pub(crate) fn new(geometry: Geometry, slots: u64, copies: u8) -> Result<Self, String> {
         if copies <= 1 {
             let table = CompactTable::new(geometry, slots).map_err(|error| error.to_string());
             return table.map(Self::One);
@@ -26,7 +26,7 @@ impl Index {
     }
 
     /// Bytes of memory.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         match self {
             Self::One(table) => table.memory(),
             Self::Several(sets) => sets.slots.len() * size_of::<u64>(),
@@ -34,14 +34,14 @@ impl Index {
     }
 
     /// Whether a fingerprint may have several addresses.
-    pub(super) fn several(&self) -> bool {
+    pub(crate) fn several(&self) -> bool {
         matches!(self, Self::Several(_))
     }
 
     /// Appends the addresses of a fingerprint to `found`, newest first. They are as seen from
     /// `here`, where the next packet goes; some may be of packets that have gone, or of other
     /// fingerprints.
-    pub(super) fn look_up(&self, fingerprint: u64, here: u64, found: &mut Vec<u64>) {
+    pub(crate) fn look_up(&self, fingerprint: u64, here: u64, found: &mut Vec<u64>) {
         match self {
             Self::One(table) => {
                 let mut hit = [NO_OFFSET];
@@ -54,7 +54,7 @@ impl Index {
     }
 
     /// Adds an address; `here` is where the ring ends.
-    pub(super) fn insert(&mut self, fingerprint: u64, address: u64, here: u64) {
+    pub(crate) fn insert(&mut self, fingerprint: u64, address: u64, here: u64) {
         match self {
             Self::One(table) => {
                 table.insert(&[fingerprint], Markers { block: address, positions: &[0] });
@@ -67,7 +67,7 @@ impl Index {
 /// Sets of slots. A slot has an address modulo two generations of the ring in its low bits, so that
 /// what was overwritten in the last one is known, and bits of the fingerprint in the others; 0 is an
 /// empty one.
-pub(super) struct Sets {
+pub(crate) struct Sets {
     slots: Vec<u64>,
     position_bits: u32,
     /// Bytes of the ring.

@@ -13,7 +13,7 @@ pub struct Rules {
     pub queues: Queues,
     /// Whether an ingress bounds what a lost packet can spoil. It does not refer to a packet that a
     /// host has sent again. A packet for which there was no time yet to do so
-    /// ([`super::Settings::round_trip`]) may not have arrived: of copies that are as good, one that
+    /// ([`Common::round_trip`](super::Common::round_trip)) may not have arrived: of copies that are as good, one that
     /// has arrived is used; and packets that may not have arrived refer to each other in chains of
     /// two, for the rest of this retention epoch and the next after a loss not at all. What arrived
     /// whole was whole at the device that caches it.

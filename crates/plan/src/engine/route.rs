@@ -5,20 +5,23 @@ use crate::{
     error::{EmulationError, RouteFault},
 };
 
+/// The links of a path, and the devices on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) links: Box<[LinkId]>,
+pub struct Route {
+    /// Links in order.
+    pub links: Box<[LinkId]>,
     /// The device that each link leads to, if any.
-    pub(super) devices: Box<[Option<DeviceId>]>,
+    pub devices: Box<[Option<DeviceId>]>,
 }
 
 impl Route {
-    pub(super) fn new(links: &[LinkId], of_link: &[Option<DeviceId>]) -> Self {
+    /// A route over these links; `of_link` says which device, if any, each link leads to.
+    pub fn new(links: &[LinkId], of_link: &[Option<DeviceId>]) -> Self {
         Self { links: links.into(), devices: links.iter().map(|&link| of_link[link]).collect() }
     }
 
     /// The route of an instance's path, with the devices that decode for it.
-    pub(super) fn planned(path: &Path) -> Self {
+    pub fn planned(path: &Path) -> Self {
         let mut devices = vec![None; path.links.len()];
         for hop in &path.hops {
             devices[hop.distance as usize - 1] = Some(hop.device);
@@ -27,18 +30,18 @@ impl Route {
     }
 
     /// Links to a device, if it is on the route.
-    pub(super) fn distance(&self, device: DeviceId) -> Option<u32> {
+    pub fn distance(&self, device: DeviceId) -> Option<u32> {
         self.devices.iter().position(|&found| found == Some(device)).map(|at| at as u32 + 1)
     }
 
     /// Whether it has exactly these devices, in this order.
-    pub(super) fn meets(&self, devices: &[DeviceId]) -> bool {
+    pub fn meets(&self, devices: &[DeviceId]) -> bool {
         self.devices.iter().flatten().eq(devices)
     }
 }
 
 /// Whether a path may take these links: from its ingress to its egress, no node twice.
-pub(super) fn check(
+pub(crate) fn check(
     instance: &Instance,
     path: u32,
     links: &[LinkId],

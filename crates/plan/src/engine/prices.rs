@@ -17,12 +17,12 @@ const GAIN: f64 = 1.0 / 64.0;
 const RECENT: f64 = 1.0 / 256.0;
 
 /// Part of an epoch's operations that may be used when this part of it has passed.
-pub(super) fn due(elapsed: f64) -> f64 {
+pub fn due(elapsed: f64) -> f64 {
     (elapsed + AHEAD).min(1.0)
 }
 
 /// An ingress's prices, per device.
-pub(super) struct Prices {
+pub(crate) struct Prices {
     devices: Vec<Price>,
 }
 
@@ -34,20 +34,20 @@ struct Price {
 }
 
 impl Prices {
-    pub(super) fn new(devices: usize) -> Self {
+    pub(crate) fn new(devices: usize) -> Self {
         Self { devices: vec![Price::default(); devices] }
     }
 
     /// What a match that is worth `whole` is worth at the device's price; nothing if not more than
     /// that.
-    pub(super) fn less(&self, device: DeviceId, whole: u64) -> Option<u64> {
+    pub(crate) fn less(&self, device: DeviceId, whole: u64) -> Option<u64> {
         let left = whole as f64 - self.devices[device.index()].now;
         (left > 0.0).then_some(left as u64)
     }
 
     /// Notes that such a match was looked at, and whether more operations than were due by then had
     /// been used.
-    pub(super) fn note(&mut self, device: DeviceId, whole: u64, ahead: bool) {
+    pub(crate) fn note(&mut self, device: DeviceId, whole: u64, ahead: bool) {
         let price = &mut self.devices[device.index()];
         let whole = whole as f64;
         price.mean =

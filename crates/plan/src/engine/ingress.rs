@@ -6,14 +6,9 @@ use std::{
 };
 
 use super::{
-    Allocation, HeaderHasher, Identity, Packet, Refusals,
-    node::{Body, InFlight},
-    prices::Prices,
-    route::Route,
-    rules::{Gaps, Queues, Rules},
-    shim::{Format, Shim, Spec},
-    store::Store,
-    stored::{Found, Refusal, Stored},
+    Allocation, Body, Budget, Finding, Format, Found, Gaps, HeaderHasher, Identity, InFlight,
+    Packet, Queues, Refusal, Refusals, Route, Rules, Shim, Spec, Store, Stored, prices::Prices,
+    store::RING,
 };
 use crate::{DeviceId, Error, HeaderHash};
 
@@ -26,57 +21,58 @@ const DEPTH: u8 = 2;
 
 /// Parameters shared by all ingresses.
 #[derive(Clone, Copy)]
-pub(super) struct Common<'a> {
-    pub(super) format: &'a Format,
-    pub(super) hash: &'a HeaderHasher,
-    pub(super) window: usize,
+pub struct Common<'a> {
+    /// The shim's format.
+    pub format: &'a Format,
+    /// The network's hash.
+    pub hash: &'a HeaderHasher,
+    /// Bytes under a fingerprint: shorter payloads are not encoded.
+    pub window: usize,
     /// The routes that this ingress knows.
-    pub(super) known: &'a [Route],
-    pub(super) rules: Rules,
+    pub known: &'a [Route],
+    /// What ingresses and devices agree on.
+    pub rules: Rules,
     /// Nanoseconds since the beginning of the run.
-    pub(super) now: u64,
+    pub now: u64,
     /// Nanoseconds after which a packet that was lost has been sent again.
-    pub(super) round_trip: u64,
+    pub round_trip: u64,
     /// Part of an epoch's operations that may be used by now, 0 to 1.
-    pub(super) due: f64,
+    pub due: f64,
 }
 
 /// How an ingress encoded a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sent {
-    pub(super) matches: u32,
-    pub(super) matched_bytes: u64,
-    pub(super) stored: bool,
-    pub(super) shim: u32,
+pub struct Sent {
+    /// Matches that were taken out.
+    pub matches: u32,
+    /// Bytes of theirs.
+    pub matched_bytes: u64,
+    /// Whether the ingress has stored it, and a device is to cache it.
+    pub stored: bool,
+    /// Bytes of the shim.
+    pub shim: u32,
 }
 
 /// Matches of a pair of paths: number and bytes.
-pub(super) type Pairs = BTreeMap<(u32, u32), (u64, u64)>;
+pub type Pairs = BTreeMap<(u32, u32), (u64, u64)>;
 
-/// Operations of a device that an ingress may cause in an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Budget {
-    pub(super) all: f64,
-    /// Those that the plan expects for packets to cache.
-    pub(super) caching: f64,
-}
-
-pub(super) struct Ingress {
-    pub(super) store: Store,
-    pub(super) allocation: Arc<Allocation>,
-    pub(super) version: u32,
+/// An ingress: its packet store, and what it may encode against.
+pub struct Ingress {
+    pub(crate) store: Store,
+    pub(crate) allocation: Arc<Allocation>,
+    version: u32,
     /// First hash that is not fingerprinted.
     coded: u64,
     /// Budget of operations per epoch, per device.
-    pub(super) limits: Vec<Budget>,
+    pub(crate) limits: Vec<Budget>,
     /// Operations used in this epoch, per device.
     used: Vec<f64>,
     /// Those for packets to cache.
     cached: Vec<f64>,
     prices: Prices,
     /// Matches found since the last report, used or not.
-    pub(super) pairs: Pairs,
-    pub(super) refusals: Refusals,
+    pub(crate) pairs: Pairs,
+    pub(crate) refusals: Refusals,
     /// Encoded packets that are not in the store, oldest first, and how often each is there.
     passed: VecDeque<u64>,
     passing: HashMap<u64, u32>,
@@ -86,13 +82,23 @@ pub(super) struct Ingress {
 }
 
 impl Ingress {
-    pub(super) fn new(
-        store: Store,
+    /// An ingress with an empty store that is to hold about `bytes`, with up to `copies` addresses
+    /// for a fingerprint. It fingerprints the share `coded` of its packets, by hash, and causes at
+    /// each device no more operations in an epoch than `limits` says. `key` is the network's seed.
+    /// Buckets have no room before [`Ingress::switch`].
+    ///
+    /// # Errors
+    /// No memory for the fingerprint table.
+    pub fn new(
+        (finding, key): (&Finding, u64),
+        bytes: u64,
+        copies: u8,
         allocation: Arc<Allocation>,
         coded: f64,
         limits: Vec<Budget>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Error> {
+        let store = Store::new(finding, key, bytes, RING, copies)?;
+        Ok(Self {
             store,
             allocation,
             version: 0,
@@ -107,17 +113,17 @@ impl Ingress {
             passing: HashMap::new(),
             matches: Vec::new(),
             cautious: 0,
-        }
+        })
     }
 
     /// A host has sent a packet again, by its key of five-tuple and payload.
-    pub(super) fn sent_again(&mut self, copy: u64) {
+    pub fn sent_again(&mut self, copy: u64) {
         self.store.miss(copy);
         self.cautious = 2;
     }
 
     /// Starts an epoch: budgets are full again.
-    pub(super) fn new_epoch(&mut self) {
+    pub fn new_epoch(&mut self) {
         self.used.fill(0.0);
         self.cached.fill(0.0);
         self.store.new_epoch();
@@ -125,7 +131,7 @@ impl Ingress {
     }
 
     /// Switches to another allocation. Queues that keep their device keep their packets.
-    pub(super) fn switch(
+    pub fn switch(
         &mut self,
         allocation: Arc<Allocation>,
         version: u32,
@@ -147,7 +153,11 @@ impl Ingress {
         (self.allocation, self.version, self.limits) = (allocation, version, limits);
     }
 
-    pub(super) fn encode(
+    /// Encodes a packet that enters, and stores it if a device downstream caches it.
+    ///
+    /// # Errors
+    /// No memory for a larger fingerprint table.
+    pub fn encode(
         &mut self,
         common: &Common<'_>,
         packet: &Packet,
@@ -397,14 +407,14 @@ impl Ingress {
 }
 
 /// The FIFO queue of a path's packets, with those of one device.
-pub(super) fn queue_of(rules: Rules, path: u32) -> u32 {
+pub(crate) fn queue_of(rules: Rules, path: u32) -> u32 {
     match rules.queues {
         Queues::Paths => path,
         Queues::Ingress | Queues::Fair => 0,
     }
 }
 
-pub(super) fn spec(stored: &Stored, found: &Found) -> Spec {
+pub(crate) fn spec(stored: &Stored, found: &Found) -> Spec {
     Spec {
         path: stored.path,
         name: stored.name,
@@ -415,7 +425,7 @@ pub(super) fn spec(stored: &Stored, found: &Found) -> Spec {
 }
 
 /// The unmatched bytes.
-pub(super) fn literals(payload: &[u8], matches: &[Spec]) -> Vec<u8> {
+pub(crate) fn literals(payload: &[u8], matches: &[Spec]) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload.len());
     let mut at = 0;
     for spec in matches {

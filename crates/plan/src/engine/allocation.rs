@@ -227,7 +227,7 @@ impl Allocation {
 
     /// What the plan expects: for reports, and to divide devices among ingresses. Volumes and profile
     /// are those it was made for, if they are known, or else the instance's.
-    pub(super) fn expect(&self, instance: &Instance, rules: Rules) -> Expectation {
+    pub(crate) fn expect(&self, instance: &Instance, rules: Rules) -> Expectation {
         let instance = self.made_for.as_deref().unwrap_or(instance);
         let mut expected = match rules.copies {
             1 => self.with_first_copies(instance),
@@ -311,15 +311,15 @@ fn part(share: &Share) -> f64 {
 
 /// What a plan expects per epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Expectation {
+pub(crate) struct Expectation {
     /// Operations, per ingress and device.
-    pub(super) operations: Vec<Vec<f64>>,
+    pub(crate) operations: Vec<Vec<f64>>,
     /// Those for packets to cache.
-    pub(super) cached: Vec<Vec<f64>>,
+    pub(crate) cached: Vec<Vec<f64>>,
     /// Link bytes saved, per ingress.
-    pub(super) saved: Vec<f64>,
+    pub(crate) saved: Vec<f64>,
     /// Those that matches decoded there save, per device; empty with first copies only.
-    pub(super) decoded: Vec<f64>,
+    pub(crate) decoded: Vec<f64>,
     /// Link bytes without elimination, per ingress.
-    pub(super) footprints: Vec<f64>,
+    pub(crate) footprints: Vec<f64>,
 }
