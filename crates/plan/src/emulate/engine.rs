@@ -18,7 +18,7 @@ use crate::{
     DeviceId, Error, Instance, LinkId, Watch,
     engine::{
         Allocation, Budget, Extension, Finding, Format, HeaderHasher, MAX_COPIES, MAX_MATCHES,
-        MAX_PAYLOAD, Packet, Pairs, Route, Rules, check_route,
+        MAX_PAYLOAD, Packet, Pairs, Ranges, Route, Routes, Rules, check_route,
     },
     error::EmulationError,
 };
@@ -100,7 +100,7 @@ pub struct Emulation<'a> {
     /// Current routes.
     routes: Vec<Route>,
     /// Routes that ingresses know.
-    known: Vec<Route>,
+    known: Routes,
     carrier: Carrier,
     /// Operations per epoch and bytes of cache, per device; infinite if unlimited.
     limits: Vec<(f64, f64)>,
@@ -136,8 +136,7 @@ enum Scheduled {
     Install {
         device: DeviceId,
         version: u32,
-        allocation: Arc<Allocation>,
-        sizes: Vec<(u32, u64)>,
+        ranges: Ranges,
     },
     Switch {
         ingress: u32,
@@ -147,7 +146,6 @@ enum Scheduled {
     },
     Retire {
         version: u32,
-        allocation: Arc<Allocation>,
     },
     Reroute {
         path: u32,
@@ -230,7 +228,7 @@ impl<'a> Emulation<'a> {
             hash,
             epoch_length: length as u64,
             of_link,
-            known: routes.clone(),
+            known: Routes::all(routes.clone()),
             routes,
             carrier,
             limits,

@@ -9,7 +9,7 @@ use crate::{
     DeviceId, Error, HeaderHash, Ingress, Instance, Solution,
     error::EmulationError,
     evaluate::copies::{self, Expected, Place},
-    manifest::{self, Plan, PlannedPath},
+    manifest::{self, IngressManifest, IngressPath, IngressRange, Plan, PlannedPath},
 };
 
 /// Number of hashes.
@@ -33,6 +33,8 @@ pub struct Share {
 /// [`Instance::paths`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation {
+    /// Numbers of the paths, ascending; none if they are counted from 0.
+    ids: Option<Box<[u32]>>,
     /// Per path: devices in order, on the route that the manifests were made for.
     devices: Vec<Box<[DeviceId]>>,
     /// Per path: links that a byte decoded at each of these has saved, and all that count. None if
@@ -92,10 +94,46 @@ impl Allocation {
             path.ranges.iter().map(share).collect()
         };
         Self {
+            ids: None,
             devices: plan.paths().iter().map(|path| path.hops.clone()).collect(),
             saves: None,
             shares: plan.paths().iter().map(shares).collect(),
             made_for: None,
+        }
+    }
+
+    /// What an ingress's manifest says: of its own paths, with the numbers that they have in the plan.
+    pub fn of_ingress(manifest: &IngressManifest) -> Self {
+        let paths = manifest.paths();
+        let shares = |path: &IngressPath| -> Box<[Share]> {
+            let share = |range: &IngressRange| {
+                let device = manifest.tree().get((range.node as usize).checked_sub(1)?)?.device;
+                Some(Share { from: range.from, to: range.to, device, bytes: range.bytes })
+            };
+            path.ranges.iter().filter_map(share).collect()
+        };
+        Self {
+            ids: Some(paths.iter().map(|path| path.id.0).collect()),
+            devices: paths.iter().map(|path| manifest.devices(path).into()).collect(),
+            saves: None,
+            shares: paths.iter().map(shares).collect(),
+            made_for: None,
+        }
+    }
+
+    /// Numbers of the paths, ascending.
+    pub fn ids(&self) -> Vec<u32> {
+        match &self.ids {
+            Some(ids) => ids.to_vec(),
+            None => (0..self.shares.len() as u32).collect(),
+        }
+    }
+
+    /// Where the facts of a path are.
+    fn place(&self, path: u32) -> Option<usize> {
+        match &self.ids {
+            Some(ids) => ids.binary_search(&path).ok(),
+            None => Some(path as usize).filter(|&at| at < self.shares.len()),
         }
     }
 
@@ -130,6 +168,7 @@ impl Allocation {
             }
         }
         Ok(Self {
+            ids: None,
             devices: instance
                 .paths
                 .iter()
@@ -183,14 +222,15 @@ impl Allocation {
         self.shares.len()
     }
 
-    /// Devices of a path in order, on the route that the manifests were made for.
+    /// Devices of a path in order, on the route that the manifests were made for; none of a path that
+    /// they do not have.
     pub fn devices(&self, path: u32) -> &[DeviceId] {
-        &self.devices[path as usize]
+        self.place(path).map_or(&[], |at| &self.devices[at])
     }
 
     /// Ranges of a path in on-path order.
     pub fn shares(&self, path: u32) -> &[Share] {
-        &self.shares[path as usize]
+        self.place(path).map_or(&[], |at| &self.shares[at])
     }
 
     /// The device that caches packets of this path with this hash.
@@ -204,7 +244,7 @@ impl Allocation {
     /// by devices of path `p`. One bound is enough because the paths of an ingress form a tree and
     /// ranges are in on-path order.
     pub fn overlap(&self, p: u32, q: u32) -> u64 {
-        let (of, with) = (&self.devices[p as usize], &self.devices[q as usize]);
+        let (of, with) = (self.devices(p), self.devices(q));
         let common = of.iter().zip(with).take_while(|(a, b)| a == b).count();
         let shares = self.shares(q);
         shares

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Allocation, Body, Budget, Finding, Format, Found, Gaps, HeaderHasher, Identity, InFlight,
-    Packet, Queues, Refusal, Refusals, Route, Rules, Shim, Spec, Store, Stored, prices::Prices,
+    Packet, Queues, Refusal, Refusals, Routes, Rules, Shim, Spec, Store, Stored, prices::Prices,
     store::RING,
 };
 use crate::{DeviceId, Error, HeaderHash};
@@ -29,7 +29,7 @@ pub struct Common<'a> {
     /// Bytes under a fingerprint: shorter payloads are not encoded.
     pub window: usize,
     /// The routes that this ingress knows.
-    pub known: &'a [Route],
+    pub known: &'a Routes,
     /// What ingresses and devices agree on.
     pub rules: Rules,
     /// Nanoseconds since the beginning of the run.
@@ -135,7 +135,7 @@ impl Ingress {
         &mut self,
         allocation: Arc<Allocation>,
         version: u32,
-        paths: std::ops::Range<u32>,
+        paths: impl IntoIterator<Item = u32>,
         limits: Vec<Budget>,
         rules: Rules,
     ) {
@@ -247,8 +247,8 @@ impl Ingress {
         let (allocation, version) = (&**allocation, *version);
         let cautious = *cautious > 0;
         let path = packet.path;
-        let route = &common.known[path as usize];
-        let as_planned = |path: u32| common.known[path as usize].meets(allocation.devices(path));
+        let route = common.known.of(path);
+        let as_planned = |path: u32| common.known.of(path).meets(allocation.devices(path));
         let here = as_planned(path);
         let judge = |store: &Store, stored: &Stored, found: &Found, before: &[Found]| {
             // Overlap bounds are those of the manifests' routes, and of what is cached by these
@@ -323,7 +323,7 @@ impl Ingress {
     fn place(&self, common: &Common<'_>, packet: &Packet, hash: HeaderHash) -> Option<bool> {
         let share = self.allocation.holder(packet.path, hash)?;
         let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
-        let ahead = common.known[packet.path as usize].distance(share.device).is_some();
+        let ahead = common.known.of(packet.path).distance(share.device).is_some();
         let queue = queue_of(common.rules, packet.path);
         let room = self.store.takes(queue, share.device, size)
             && !(common.rules.queues == Queues::Fair
@@ -381,7 +381,7 @@ impl Ingress {
 
     /// Regions that the device that caches the packet does not have.
     fn nulls(&self, common: &Common<'_>, path: u32, holder: DeviceId) -> Vec<(u32, u32)> {
-        let route = &common.known[path as usize];
+        let route = common.known.of(path);
         // Within a PoP, links do not count, but a device comes after another.
         let place = |device: DeviceId| route.distance(device);
         let lacks = |found: &&Found| match common.rules.gaps {

@@ -1,19 +1,52 @@
 //! Devices: a cache, and the manifests that say what goes into it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Allocation, Cache, CacheTask, Format, HeaderHasher, InFlight, Processed, Queues, Rules,
     ShimError,
 };
-use crate::{DeviceId, HeaderHash, Instance};
+use crate::{HeaderHash, Instance, manifest::DeviceManifest};
+
+/// What a device caches under one manifest: a range of hashes for each path, and FIFO queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges {
+    of_paths: HashMap<u32, (u64, u64)>,
+    /// Bytes of each queue.
+    queues: BTreeMap<u32, u64>,
+}
+
+impl Ranges {
+    /// What a manifest says. `queue_of` says which FIFO queue a path's packets share
+    /// ([`Rules::queues`]).
+    pub fn of_manifest(manifest: &DeviceManifest, queue_of: impl Fn(u32) -> u32) -> Self {
+        let mut ranges = Self::default();
+        for entry in manifest.entries() {
+            let path = entry.path.0;
+            ranges.add(path, (entry.from, entry.to), queue_of(path), entry.bytes);
+        }
+        ranges
+    }
+
+    fn add(&mut self, path: u32, range: (u64, u64), queue: u32, bytes: u64) {
+        self.of_paths.insert(path, range);
+        let size = self.queues.entry(queue).or_default();
+        *size = size.saturating_add(bytes);
+    }
+
+    /// Whether packets of this path with this hash are cached.
+    pub fn hold(&self, path: u32, hash: HeaderHash) -> bool {
+        let range = self.of_paths.get(&path);
+        range.is_some_and(|&(from, to)| (from..to).contains(&u64::from(hash)))
+    }
+}
 
 /// A device: its cache, and the manifests of up to two versions.
 #[derive(Debug, Default)]
 pub struct Node {
     pub(crate) cache: Cache,
     /// The manifest of even and of odd version, where it has one.
-    allocations: [Option<Arc<Allocation>>; 2],
+    ranges: [Option<Ranges>; 2],
 }
 
 impl Node {
@@ -43,52 +76,51 @@ impl Node {
     }
 
     /// Whether its manifest of even and of odd version holds this packet.
-    pub fn holds(&self, path: u32, hash: HeaderHash, device: DeviceId) -> [bool; 2] {
-        let holds = |allocation: &Option<Arc<Allocation>>| {
-            let holder = allocation.as_ref().and_then(|allocation| allocation.holder(path, hash));
-            holder.is_some_and(|share| share.device == device)
-        };
-        [holds(&self.allocations[0]), holds(&self.allocations[1])]
+    pub fn holds(&self, path: u32, hash: HeaderHash) -> [bool; 2] {
+        let holds =
+            |ranges: &Option<Ranges>| ranges.as_ref().is_some_and(|ranges| ranges.hold(path, hash));
+        [holds(&self.ranges[0]), holds(&self.ranges[1])]
     }
 
-    /// Adds a manifest to the one it has. Until the old one is retired, buckets have the larger of
+    /// Adds a manifest to the one it has. Until the old one is retired, queues have the larger of
     /// both sizes, so that no packet leaves before it leaves at the ingress.
-    pub fn install(&mut self, version: u32, allocation: Arc<Allocation>, sizes: Vec<(u32, u64)>) {
+    pub fn install(&mut self, version: u32, ranges: Ranges) {
         let before: BTreeMap<u32, u64> = self.cache.buckets().collect();
-        for (queue, bytes) in sizes {
+        for (&queue, &bytes) in &ranges.queues {
             if before.get(&queue).is_none_or(|&size| size < bytes) {
                 self.cache.resize(queue, bytes);
             }
         }
-        self.allocations[(version & 1) as usize] = Some(allocation);
+        self.ranges[(version & 1) as usize] = Some(ranges);
     }
 
-    /// Forgets the manifest before `version`; `sizes` are those of its queues.
-    pub fn retire(&mut self, version: u32, sizes: &[(u32, u64)]) {
-        self.allocations[(version & 1 ^ 1) as usize] = None;
-        let sizes: BTreeMap<u32, u64> = sizes.iter().copied().collect();
+    /// Forgets the manifest before `version`. Queues shrink to what `version` says.
+    pub fn retire(&mut self, version: u32) {
+        self.ranges[(version & 1 ^ 1) as usize] = None;
         let queues: Vec<u32> = self.cache.buckets().map(|(queue, _)| queue).collect();
+        let kept = self.ranges[(version & 1) as usize].as_ref();
         for queue in queues {
-            self.cache.resize(queue, sizes.get(&queue).copied().unwrap_or(0));
+            let size = kept.and_then(|ranges| ranges.queues.get(&queue)).copied();
+            self.cache.resize(queue, size.unwrap_or(0));
         }
     }
 }
 
-/// Per device: its queues, each of a path or of an ingress, and their sizes.
-pub(crate) fn sizes_of_devices(
+/// What each device caches: in queues of a path each, or of an ingress.
+pub(crate) fn ranges_of_devices(
     instance: &Instance,
     allocation: &Allocation,
     rules: Rules,
-) -> Vec<Vec<(u32, u64)>> {
-    let mut sizes: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); instance.devices.len()];
+) -> Vec<Ranges> {
+    let mut ranges = vec![Ranges::default(); instance.devices.len()];
     for path in 0..allocation.paths() as u32 {
         let queue = match rules.queues {
             Queues::Paths => path,
             Queues::Ingress | Queues::Fair => instance.paths[path as usize].ingress,
         };
         for share in allocation.shares(path) {
-            *sizes[share.device].entry(queue).or_default() += share.bytes;
+            ranges[share.device].add(path, (share.from, share.to), queue, share.bytes);
         }
     }
-    sizes.into_iter().map(|sizes| sizes.into_iter().collect()).collect()
+    ranges
 }

@@ -20,6 +20,11 @@ impl Route {
         Self { links: links.into(), devices: links.iter().map(|&link| of_link[link]).collect() }
     }
 
+    /// A route by the devices that its links lead to.
+    pub fn through(devices: Vec<Option<DeviceId>>) -> Self {
+        Self { links: [].into(), devices: devices.into() }
+    }
+
     /// The route of an instance's path, with the devices that decode for it.
     pub fn planned(path: &Path) -> Self {
         let mut devices = vec![None; path.links.len()];
@@ -37,6 +42,48 @@ impl Route {
     /// Whether it has exactly these devices, in this order.
     pub fn meets(&self, devices: &[DeviceId]) -> bool {
         self.devices.iter().flatten().eq(devices)
+    }
+}
+
+/// The routes of an ingress's paths, as it knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes {
+    /// Numbers of the paths, ascending; none if they are counted from 0.
+    ids: Option<Box<[u32]>>,
+    routes: Vec<Route>,
+    nowhere: Route,
+}
+
+impl Routes {
+    /// Routes of paths that are counted from 0.
+    pub fn all(routes: Vec<Route>) -> Self {
+        Self { ids: None, routes, nowhere: Route::through(Vec::new()) }
+    }
+
+    /// Routes of paths with these numbers. Of a number that comes twice, one counts.
+    pub fn numbered(mut routes: Vec<(u32, Route)>) -> Self {
+        routes.sort_by_key(|&(path, _)| path);
+        let (ids, routes): (Vec<u32>, Vec<Route>) = routes.into_iter().unzip();
+        Self { ids: Some(ids.into()), ..Self::all(routes) }
+    }
+
+    /// The route of a path; one without links, if it has none.
+    pub fn of(&self, path: u32) -> &Route {
+        let at = match &self.ids {
+            Some(ids) => ids.binary_search(&path).ok(),
+            None => Some(path as usize),
+        };
+        at.and_then(|at| self.routes.get(at)).unwrap_or(&self.nowhere)
+    }
+
+    /// All, in order of their numbers.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Route> {
+        self.routes.iter()
+    }
+
+    /// Replaces the route of a path of those that are counted from 0.
+    pub(crate) fn set(&mut self, path: u32, route: Route) {
+        self.routes[path as usize] = route;
     }
 }
 

@@ -88,7 +88,7 @@ impl Emulation<'_> {
             }
             let Some(device) = device else { continue };
             let at = &mut planned.nodes[device];
-            task.holds = at.holds(packet.path, identity.hash(), device);
+            task.holds = at.holds(packet.path, identity.hash());
             let passed =
                 at.receive(&self.settings.format, &self.hash, &task, &mut flight).map_err(
                     |error| self.report.fault(self.instance, packet, link, &error.to_string()),

@@ -6,7 +6,7 @@ use super::Settings;
 use crate::{
     DeviceId, Error, Instance,
     emulate::link::{Limits, Pair},
-    engine::{Allocation, Expectation, Ingress, Node, budgets, sizes_of_devices},
+    engine::{Allocation, Expectation, Ingress, Node, budgets, ranges_of_devices},
     error::EmulationError,
 };
 
@@ -58,9 +58,9 @@ impl Planned {
             ingresses.push(ingress);
         }
         let mut nodes = Vec::with_capacity(instance.devices.len());
-        for sizes in sizes_of_devices(instance, &allocation, settings.rules) {
+        for ranges in ranges_of_devices(instance, &allocation, settings.rules) {
             let mut device = Node::default();
-            device.install(0, allocation.clone(), sizes);
+            device.install(0, ranges);
             nodes.push(device);
         }
         let mut planned = Self {

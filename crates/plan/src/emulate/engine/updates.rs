@@ -8,7 +8,7 @@ use super::{Carrier, Emulation, Scheduled, planned::fits};
 use crate::{
     DeviceId, Error, Match, Measured,
     emulate::{EpochReport, Observed, Report, Rollout},
-    engine::{Allocation, Ingress, Route, budgets, sizes_of_devices},
+    engine::{Allocation, Ingress, Route, budgets, ranges_of_devices},
 };
 
 impl Emulation<'_> {
@@ -23,9 +23,9 @@ impl Emulation<'_> {
                 Some(settled) => self.at(settled.max(time), Scheduled::Bring(allocation, rollout)),
                 None => self.bring(time, allocation, rollout),
             },
-            Scheduled::Install { device, version, allocation, sizes } => {
+            Scheduled::Install { device, version, ranges } => {
                 if let Carrier::Planned(planned) = &mut self.carrier {
-                    planned.nodes[device].install(version, allocation, sizes);
+                    planned.nodes[device].install(version, ranges);
                 }
             }
             Scheduled::Switch { ingress, version, allocation, limits } => {
@@ -36,13 +36,10 @@ impl Emulation<'_> {
                     of.switch(allocation, version, paths, limits, rules);
                 }
             }
-            Scheduled::Retire { version, allocation } => {
+            Scheduled::Retire { version } => {
                 self.settled = None;
                 if let Carrier::Planned(planned) = &mut self.carrier {
-                    let sizes = sizes_of_devices(self.instance, &allocation, self.settings.rules);
-                    for (node, sizes) in planned.nodes.iter_mut().zip(&sizes) {
-                        node.retire(version, sizes);
-                    }
+                    planned.nodes.iter_mut().for_each(|node| node.retire(version));
                 }
             }
             Scheduled::Reroute { path, links, notice } => {
@@ -52,7 +49,7 @@ impl Emulation<'_> {
             }
             // The current route: notice of one change may overtake notice of an earlier one.
             Scheduled::Notice { path } => {
-                self.known[path as usize] = self.routes[path as usize].clone();
+                self.known.set(path, self.routes[path as usize].clone());
                 self.rerouted = true;
             }
             Scheduled::Again { ingress, copy } => {
@@ -80,13 +77,10 @@ impl Emulation<'_> {
         let allocation = Arc::new(allocation);
         let mut delays = SplitMix64(self.settings.seed ^ u64::from(version) << 32);
         let installed = time.saturating_add(rollout.stagger);
-        let sizes = sizes_of_devices(self.instance, &allocation, self.settings.rules);
-        for (device, sizes) in DeviceId::all().zip(sizes) {
+        let ranges = ranges_of_devices(self.instance, &allocation, self.settings.rules);
+        for (device, ranges) in DeviceId::all().zip(ranges) {
             let at = time.saturating_add(delays.below(rollout.stagger.saturating_add(1)));
-            self.at(
-                at,
-                Scheduled::Install { device, version, allocation: allocation.clone(), sizes },
-            );
+            self.at(at, Scheduled::Install { device, version, ranges });
         }
         for (ingress, limits) in limits.into_iter().enumerate() {
             let at = installed.saturating_add(delays.below(rollout.transition.max(1)));
@@ -102,7 +96,7 @@ impl Emulation<'_> {
         }
         let settled = installed.saturating_add(rollout.transition);
         self.settled = Some(settled);
-        self.at(settled, Scheduled::Retire { version, allocation });
+        self.at(settled, Scheduled::Retire { version });
     }
 
     pub(super) fn end_epoch(&mut self) -> Result<(), Error> {
