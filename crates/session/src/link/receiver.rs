@@ -108,6 +108,8 @@ pub struct Receiver {
     /// refers to a header that is not there.
     restored: Vec<Option<Restored>>,
     buffer: Vec<u8>,
+    /// Whether the peer is a node of a network, and not the end of a link.
+    of_node: bool,
     stats: ReceiverStats,
 }
 
@@ -158,6 +160,7 @@ impl Default for Receiver {
             headers: HeaderDecoder::new(no_layout),
             restored: Vec::new(),
             buffer: Vec::new(),
+            of_node: false,
             stats: ReceiverStats::default(),
         }
     }
@@ -176,6 +179,16 @@ impl Receiver {
     #[must_use]
     pub fn with_layout(self, layout: Layout) -> Receiver {
         Receiver { headers: HeaderDecoder::new(layout), ..self }
+    }
+
+    /// Takes records between nodes of a network, and no packets of a link.
+    #[must_use]
+    pub fn for_node(self) -> Receiver {
+        Receiver { of_node: true, ..self }
+    }
+
+    fn records<'a>(&self, plain: &'a [u8], next: u64) -> Records<'a> {
+        if self.of_node { Records::of_node(plain, next) } else { Records::new(plain, next) }
     }
 
     /// The other end has announced a log. Returns the answer, if there is one.
@@ -272,7 +285,7 @@ impl Receiver {
         let (restored, buffer) =
             (std::mem::take(&mut self.restored), std::mem::take(&mut self.buffer));
         let mut headers = restored.iter();
-        for (at, record) in Records::new(plain, next).enumerate() {
+        for (at, record) in self.records(plain, next).enumerate() {
             let place = (counter, at.min(255) as u8);
             match record? {
                 Record::Padding => {}
@@ -321,6 +334,12 @@ impl Receiver {
                     }
                     self.acknowledged.push(acknowledgment);
                 }
+                Record::Node(record) => {
+                    is_acknowledged = true;
+                    self.stats.packets += 1;
+                    self.stats.inner_bytes += record.body.len() as u64;
+                    out.push_node(record);
+                }
                 Record::Rejection(rejection) => {
                     if self.rejected.len() < MAX_REJECTIONS {
                         self.rejected.push(rejection);
@@ -345,7 +364,7 @@ impl Receiver {
     fn restore_all(&mut self, counter: u64, plain: &[u8], next: u64) -> Result<(), Violation> {
         self.restored.clear();
         self.buffer.clear();
-        for record in Records::new(plain, next) {
+        for record in self.records(plain, next) {
             if let Record::Packet(packet) | Record::Run(packet) = record? {
                 let restored = self.restore(&packet, counter)?;
                 self.restored.push(restored);

@@ -2,6 +2,7 @@
 
 use super::acks::{Acknowledgment, MAX_RANGES};
 use super::headers::{Implied, take_section};
+use super::nodes::{NODE_BITS, NodeKind, NodeRecord};
 use super::record_error::{RecordError, varint_len};
 use super::rejection::{MAX_LACKING, Reason, Rejection};
 use oncewire_codec::varint;
@@ -19,6 +20,8 @@ const RUN: u8 = 2;
 const ACKNOWLEDGMENT: u8 = 3;
 const REJECTION: u8 = 4;
 const PIECE: u8 = 5;
+const PATH: u8 = 6;
+const BACK: u8 = 7;
 
 /// Most pieces of a packet.
 pub const MAX_PIECES: usize = 128;
@@ -103,6 +106,8 @@ pub enum Record<'a> {
     Acknowledgment(Acknowledgment),
     /// A frame that could not be decoded.
     Rejection(Rejection),
+    /// A record between nodes of a network.
+    Node(NodeRecord<'a>),
 }
 
 /// Bytes of a packet record before its payload, with a length only if it is not the last record.
@@ -183,6 +188,19 @@ pub(super) fn write_piece(number: u8, is_last: bool, bytes: &[u8], last: bool, o
     out.extend_from_slice(bytes);
 }
 
+/// Appends the head of a record between nodes, with the length of its body unless it reaches to the
+/// end of the datagram.
+pub(super) fn write_node_head(kind: NodeKind, bits: u8, body: Option<usize>, out: &mut Vec<u8>) {
+    let kind = match kind {
+        NodeKind::Path => PATH,
+        NodeKind::Back => BACK,
+    };
+    out.push(kind << 5 | bits | if body.is_none() { LAST } else { 0 });
+    if let Some(body) = body {
+        varint::put(out, body as u64);
+    }
+}
+
 impl Acknowledgment {
     /// Appends the record, with its length. Writes nothing if no range is acknowledged.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -227,12 +245,19 @@ pub struct Records<'a> {
     rest: &'a [u8],
     /// The counter that the other direction sends next, from which counters are restored.
     next: u64,
+    of_node: bool,
 }
 
 impl<'a> Records<'a> {
     /// Reads `plain`. `next` is the counter of the next datagram in the other direction.
     pub fn new(plain: &'a [u8], next: u64) -> Records<'a> {
-        Records { rest: plain, next }
+        Records { rest: plain, next, of_node: false }
+    }
+
+    /// The same for a datagram between nodes of a network: it may have [`Record::Node`], and no
+    /// packets of a link.
+    pub fn of_node(plain: &'a [u8], next: u64) -> Records<'a> {
+        Records { of_node: true, ..Records::new(plain, next) }
     }
 
     fn read(&mut self, head: u8) -> Result<Record<'a>, RecordError> {
@@ -245,6 +270,14 @@ impl<'a> Records<'a> {
         let (kind, bits) = (head >> 5, head & 0x0f);
         let allowed = if matches!(kind, PACKET | RUN) { OPEN_CHECKSUM | SEGMENTS } else { 0 };
         match kind {
+            PACKET | RUN | REJECTION | PIECE if self.of_node => Err(RecordError::Kind { kind }),
+            PATH | BACK if self.of_node => {
+                if bits & !NODE_BITS != 0 {
+                    return Err(RecordError::Reserved { head });
+                }
+                let kind = if kind == PATH { NodeKind::Path } else { NodeKind::Back };
+                Ok(Record::Node(NodeRecord { kind, bits, body }))
+            }
             PADDING..=PIECE if bits & !allowed != 0 => Err(RecordError::Reserved { head }),
             PADDING if body.iter().any(|&byte| byte != 0) => Err(RecordError::Padding),
             PADDING => Ok(Record::Padding),

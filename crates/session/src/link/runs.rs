@@ -1,6 +1,7 @@
 //! Packets and runs in batches of datagrams, and received packets joined into runs again.
 
 use super::headers::Implied;
+use super::nodes::{NodeRecord, NodeRecords};
 use super::records::{PacketRecord, Segments};
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -118,12 +119,19 @@ pub struct Delivered {
     deliveries: Vec<Delivery>,
     room: usize,
     ecn: u8,
+    nodes: NodeRecords,
 }
 
 impl Delivered {
     /// Leaves `room` bytes of zeros before each packet, for the device's header.
     pub fn with_room(room: usize) -> Delivered {
-        Delivered { bytes: Vec::new(), deliveries: Vec::new(), room, ecn: 0 }
+        Delivered {
+            bytes: Vec::new(),
+            deliveries: Vec::new(),
+            room,
+            ecn: 0,
+            nodes: NodeRecords::default(),
+        }
     }
 
     /// States the two ECN bits of the datagrams whose packets come next (RFC 3168 section 5).
@@ -139,6 +147,16 @@ impl Delivered {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.deliveries.clear();
+        self.nodes.clear();
+    }
+
+    /// Records between nodes, in the order in which they arrived.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeRecord<'_>> {
+        self.nodes.iter()
+    }
+
+    pub(super) fn push_node(&mut self, record: NodeRecord<'_>) {
+        self.nodes.push(record);
     }
 
     /// Bytes held, with the room before packets.

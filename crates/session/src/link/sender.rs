@@ -25,7 +25,7 @@ use std::time::Instant;
 /// A batch that has this many bytes takes no more packets.
 pub const FULL_BATCH: usize = 256 << 10;
 /// A datagram with less room than this takes no further record.
-const LEAST_ROOM: usize = 64;
+pub(super) const LEAST_ROOM: usize = 64;
 /// A payload with fewer bytes is not logged: a frame would take as much.
 const LEAST_LOGGED: usize = 64;
 /// Bytes of a frame of literals beside these, with an offset of 3 bytes.
@@ -126,14 +126,14 @@ metrics! {
 #[derive(Debug)]
 pub struct Sender {
     /// Room for records in a datagram.
-    room: usize,
+    pub(super) room: usize,
     next: u64,
-    batch: Batch,
+    pub(super) batch: Batch,
     /// Where the open datagram begins in the batch.
-    open: Option<usize>,
+    pub(super) open: Option<usize>,
     /// Its ECN bits, and those of packets from now on.
-    open_ecn: u8,
-    ecn: u8,
+    pub(super) open_ecn: u8,
+    pub(super) ecn: u8,
     sent: Sent,
     black_hole: BlackHole,
     acknowledgment: Acknowledgment,
@@ -164,7 +164,7 @@ pub struct Sender {
     header: Vec<u8>,
     /// Rejected checksums since a counter.
     checksums: (u64, u32),
-    stats: SenderStats,
+    pub(super) stats: SenderStats,
 }
 
 impl Sender {
@@ -435,7 +435,7 @@ impl Sender {
     }
 
     /// Takes note of a record in the open datagram.
-    fn pushed(&mut self, last: bool) {
+    pub(super) fn pushed(&mut self, last: bool) {
         self.records += 1;
         if last || self.records == u8::MAX {
             self.close();
@@ -443,7 +443,7 @@ impl Sender {
     }
 
     /// Opens a datagram, unless one is open.
-    fn start(&mut self, ecn: u8) {
+    pub(super) fn start(&mut self, ecn: u8) {
         if self.open.is_none() {
             self.open_ecn = ecn;
             let start = self.batch.bytes.len();
@@ -454,12 +454,12 @@ impl Sender {
     }
 
     /// Room for records in the open datagram.
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         let start = self.open.unwrap_or(self.batch.bytes.len());
         self.room - (self.batch.bytes.len() - start).saturating_sub(HEADER)
     }
 
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         if self.open.take().is_some() {
             self.batch.bytes.resize(self.batch.bytes.len() + TAG, 0);
             self.batch.ends.push(self.batch.bytes.len());

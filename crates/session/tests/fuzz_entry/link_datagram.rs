@@ -108,7 +108,7 @@ fn check_records(plain: &[u8], next: u64) {
     for record in read {
         let mut wire = Vec::new();
         match &record {
-            Record::Padding | Record::Piece { .. } => continue,
+            Record::Padding | Record::Piece { .. } | Record::Node(_) => continue,
             Record::Packet(packet) => packet.write(false, &mut wire),
             Record::Run(packet) => packet.write_run(false, &mut wire),
             Record::Acknowledgment(acknowledgment) => acknowledgment.write(&mut wire),
