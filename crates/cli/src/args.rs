@@ -5,6 +5,7 @@
 
 pub(crate) mod admin;
 mod bench;
+mod enroll;
 mod https;
 pub(crate) mod index;
 #[cfg(target_os = "linux")]
@@ -24,6 +25,7 @@ pub(crate) mod tunnel;
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use enroll::{EnrollArgs, InviteArgs};
 pub(crate) use https::{CaArgs, OriginArgs, TerminateArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
@@ -78,6 +80,14 @@ pub(crate) enum Command {
     ///
     /// Writes its private key and its certificate, and prints how to install the certificate.
     Ca(CaArgs),
+    /// Make a token with which one branch joins this hub
+    ///
+    /// `serve --invitations DIR` accepts it once, and authorizes the key that comes with it.
+    Invite(InviteArgs),
+    /// Join a hub with a token from `oncewire invite`
+    ///
+    /// Makes a key if there is none, has the hub authorize it, and prints how to connect.
+    Enroll(EnrollArgs),
     /// Run the server end of a tunnel, near the servers
     Serve(Box<ServeArgs>),
     /// Run the client end of a tunnel, near the clients

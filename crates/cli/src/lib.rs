@@ -17,6 +17,7 @@ mod csv_files;
 mod defaults;
 mod demo;
 mod endpoint;
+mod enroll;
 mod failure;
 mod family;
 mod index;
@@ -81,6 +82,8 @@ pub fn run() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Keygen(args) => tunnel::keygen(args),
         Command::Ca(args) => ca::run(args),
+        Command::Invite(args) => enroll::invite(args),
+        Command::Enroll(args) => enroll::enroll(args),
         Command::Serve(_) => tunnel::serve(given),
         Command::Connect(_) => tunnel::connect(given),
         #[cfg(target_os = "linux")]

@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, Phase};
 use crate::egress::Egress;
+use crate::enroll::Invitations;
 use crate::handshake::HandshakeError;
 use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
 use crate::status::{EffortStatus, SessionStatus};
@@ -49,6 +50,9 @@ pub struct Endpoint {
     pub dead_after: Duration,
     /// How long flows survive without a transport.
     pub grace: Duration,
+    /// Invitations that this end accepts as a server. Default: none. Those who have them join over
+    /// TCP, if [`Endpoint::peers`] has a file.
+    pub invitations: Option<Invitations>,
     /// Program and version; the peer shows them in `status`.
     pub agent: String,
 }
@@ -72,6 +76,7 @@ impl Endpoint {
             keep_alive: config.keep_alive,
             dead_after: config.dead_after,
             grace: config.grace,
+            invitations: None,
             agent: config.agent,
         }
     }

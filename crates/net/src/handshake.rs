@@ -122,6 +122,12 @@ pub enum HandshakeError {
     /// The session ended before it was established.
     #[error(transparent)]
     Session(#[from] Ended),
+    /// A client came with a token and was not enrolled.
+    #[error("{why}")]
+    NotEnrolled {
+        /// Why not.
+        why: String,
+    },
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,

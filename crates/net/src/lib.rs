@@ -48,6 +48,7 @@
 //! | what a peer may reach | [`Egress`] and [`allow`] |
 //! | why a connection failed | [`HandshakeError`] between the ends, [`Refusal`] to a target |
 //! | which HTTPS services are opened, and the CA for that | [`https`] |
+//! | joining a server with a token | [`enroll`] |
 //! | counters and state | [`status`] |
 //! | IP packets between two sites, without the tunnel | `link` (Linux) |
 //! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`]; what it carried in the last month: [`history`] |
@@ -68,6 +69,7 @@ mod drain;
 mod driver;
 mod egress;
 mod endpoint;
+pub mod enroll;
 pub mod flows;
 mod handshake;
 #[cfg(unix)]

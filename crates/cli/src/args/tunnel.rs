@@ -201,6 +201,10 @@ pub(crate) struct ServeArgs {
     /// Sessions open at once
     #[arg(long, value_name = "N", default_value_t = MAX_SESSIONS, help_heading = "Limits")]
     pub(crate) max_sessions: usize,
+    /// Directory of invitations made by `oncewire invite`, for peers that join with a token. Their
+    /// keys are added to the file of --authorized-peers
+    #[arg(long, value_name = "DIR")]
+    pub(crate) invitations: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) origins: OriginArgs,

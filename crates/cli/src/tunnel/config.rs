@@ -12,8 +12,9 @@ use crate::report::Price;
 use oncewire_codec::{ConfigError, EncoderBuilder};
 use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
+use oncewire_net::enroll::Invitations;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PeersError, SecretKey};
-use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig};
+use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig, TransportKind};
 use oncewire_session::{MAX_FLOWS, MAX_LANES, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -178,6 +179,24 @@ pub(super) fn serve(options: &Options<ServeArgs>) -> Outcome<(ServeConfig, Proce
     let (mut endpoint, process) = endpoint(options)?;
     endpoint.egress = egress(options, &endpoint.egress)?;
     endpoint.egress.origins = https::origins(options)?;
+    if let Some(directory) = &options.args.invitations {
+        if options.args.endpoint.authorized_peers.is_none() {
+            return Err(options.wrong(
+                "invitations",
+                "invitations need a file for the keys of those who come: pass --authorized-peers FILE",
+            ));
+        }
+        if endpoint.transport == TransportKind::Quic {
+            return Err(options.wrong(
+                "invitations",
+                "peers join over TCP, and --transport quic does not listen there",
+            ));
+        }
+        let invitations = Invitations::at(directory).map_err(|error| {
+            options.blame("invitations", Failure::failed(without_number(&error)))
+        })?;
+        endpoint.invitations = Some(invitations);
+    }
     let mut listen = options.args.listen.clone();
     if listen.is_empty() {
         listen = ServeArgs::default().listen;

@@ -8,6 +8,7 @@
 #[allow(dead_code, unreachable_pub)]
 mod browser;
 mod configuration;
+mod enrollment;
 mod history;
 mod https;
 #[cfg(target_os = "linux")]

@@ -2,6 +2,7 @@
 //! or replace them.
 
 use crate::ownership::{self, OwnershipError};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -179,8 +180,54 @@ pub(crate) fn create(path: &Path, secret: bool, content: &[u8]) -> Result<(), Cr
     })
 }
 
+/// Puts new content in the place of a file, with its permissions and its owner, unless `check` does
+/// not like the new file, which it is given under another name. Waits until it is on disk; a crash
+/// leaves the old content or the new.
+pub(super) fn replace<E>(
+    path: &Path,
+    content: &[u8],
+    check: impl FnOnce(&Path) -> Result<(), E>,
+    failed: impl Fn(io::Error) -> E,
+) -> Result<(), E> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let write = || {
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let old = std::fs::metadata(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+        file.set_permissions(old.permissions())?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let ours = file.metadata()?;
+            if (ours.uid(), ours.gid()) != (old.uid(), old.gid()) {
+                std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            }
+        }
+        file.write_all(content)?;
+        file.sync_all()
+    };
+    let replaced = write().map_err(&failed).and_then(|()| check(&new)).and_then(|()| {
+        std::fs::rename(&new, path).map_err(&failed)?;
+        // The name, too, must be on disk. Where a directory cannot be opened, nothing more can be done.
+        path.parent()
+            .and_then(|parent| File::open(parent).ok())
+            .map_or(Ok(()), |directory| directory.sync_all().map_err(&failed))
+    });
+    if replaced.is_err() {
+        // If it stays, the next one removes it.
+        let _ = std::fs::remove_file(&new);
+    }
+    replaced
+}
+
 /// The permission bits of a file; `None` where the system has none.
-pub(super) fn mode_of(file: &File) -> io::Result<Option<u32>> {
+pub(crate) fn mode_of(file: &File) -> io::Result<Option<u32>> {
     #[cfg(unix)]
     return Ok(Some(
         std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions()) & 0o7777,

@@ -9,6 +9,7 @@ mod secret;
 pub use crate::ownership::OwnershipError;
 pub use file::{FileError, FileKind, FileProblem};
 pub use peers::{AuthorizedPeers, MAX_PEER_NAME, Peer, PeerError, PeersError, Reload};
+pub(crate) use public::crc16;
 pub use public::{PublicKey, PublicKeyError};
 pub use secret::{SecretKey, SecretKeyError, redact};
 

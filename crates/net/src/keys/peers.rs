@@ -6,6 +6,7 @@ use crate::allow::{AllowList, RuleError};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -145,6 +146,17 @@ pub enum PeersError {
         /// The first line.
         first: usize,
     },
+    /// There is no file to add a peer to.
+    #[error("no file of authorized peers: start with --authorized-peers FILE")]
+    NoFile,
+    /// The file cannot be written.
+    #[error("cannot write the list of authorized peers {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 pub(super) type PeerMap = BTreeMap<PublicKey, Entry>;
@@ -235,6 +247,30 @@ impl AuthorizedPeers {
     /// [`PeersError`] if the file cannot be used; the set stays as it was.
     pub fn reload(&self) -> Result<Reload, PeersError> {
         self.change(None)
+    }
+
+    /// Adds a line to the file, and reads it again. Whatever happens, the file is the old one or the
+    /// new one, and can be read. Blocks until it is on disk.
+    ///
+    /// # Errors
+    /// [`PeersError`] if there is no file, it cannot be read or written, or does not take this line;
+    /// file and set stay as they were.
+    pub fn add_line(&self, line: &str) -> Result<(), PeersError> {
+        // One at a time, and no reload meanwhile.
+        let old = lock(&self.0.listed);
+        let named = self.0.file.as_deref().ok_or(PeersError::NoFile)?;
+        let failed = |source| PeersError::Write { path: named.to_path_buf(), source };
+        // A link stays a link.
+        let path = named.canonicalize().map_err(failed)?;
+        let mut text = file::read(&path, FileKind::AuthorizedPeers)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(line);
+        text.push('\n');
+        file::replace(&path, text.as_bytes(), |new| read_peers(new).map(drop), failed)?;
+        drop(old);
+        self.reload().map(drop)
     }
 
     /// Replaces the listed peers and reads the file again.

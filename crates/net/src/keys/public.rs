@@ -71,7 +71,7 @@ pub enum PublicKeyError {
 }
 
 /// CRC-16/IBM-3740, bit by bit: a table would not pay for 32 bytes.
-pub(super) fn crc16(bytes: &[u8]) -> u16 {
+pub(crate) fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0xffff, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc: u16, _| {
             if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }

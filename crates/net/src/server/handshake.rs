@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::counted::Counted;
+use crate::enroll::{self, Invitations};
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Rejection, Stage};
 use crate::keys::PublicKey;
 use crate::quic;
@@ -12,6 +13,7 @@ use crate::tls::{self, Credential};
 use crate::transport::Transport;
 use crate::unauthenticated::PendingConnections;
 use oncewire_session::{Hello, HelloError};
+use rustls::server::{Acceptor, ClientHello};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tracing::{debug, warn};
 
 /// Connections that may be in a handshake at once. Beyond that the oldest is dropped, so that
@@ -44,6 +47,11 @@ async fn send_refusal(mut transport: Transport, answer: &Hello) {
 async fn stopped(draining: &mut watch::Receiver<bool>) {
     // An error means that the sender was dropped: the server has stopped.
     let _ = draining.wait_for(|draining| *draining).await;
+}
+
+/// Whether a client comes with a token.
+fn enrolls(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().into_iter().flatten().any(|alpn| alpn == enroll::ALPN)
 }
 
 impl Shared {
@@ -80,13 +88,39 @@ impl Shared {
         let _ = tune_lane(&stream);
         shared
             .limited(from, async {
-                let acceptor = TlsAcceptor::from(tls.config()?);
-                let accepted = acceptor.accept(Counted::new(stream, shared.wire.clone())).await;
-                let stream = accepted.map_err(|error| HandshakeError::of_tls(error, OFFERED))?;
+                let stream = Counted::new(stream, shared.wire.clone());
+                let failed = |error| HandshakeError::of_tls(error, OFFERED);
+                let stream = match &shared.endpoint.invitations {
+                    None => {
+                        TlsAcceptor::from(tls.config()?).accept(stream).await.map_err(failed)?
+                    }
+                    Some(invitations) => {
+                        // What the client wants decides whose keys are accepted.
+                        let start = LazyConfigAcceptor::new(Acceptor::default(), stream);
+                        let start = start.await.map_err(failed)?;
+                        if enrolls(&start.client_hello()) {
+                            let stream = start.into_stream(tls.enrolling().config()?);
+                            return shared.enroll(stream.await.map_err(failed)?, invitations).await;
+                        }
+                        start.into_stream(tls.config()?).await.map_err(failed)?
+                    }
+                };
                 let peer = tls::peer_key(stream.get_ref().1)?;
                 shared.join_session(peer, Transport::new(stream, "tcp", from)).await
             })
             .await;
+    }
+
+    /// Puts a client's key on the list, if it has an invitation.
+    async fn enroll(
+        &self,
+        stream: TlsStream<Counted<TcpStream>>,
+        invitations: &Invitations,
+    ) -> Result<(), HandshakeError> {
+        let key = tls::shown_key(stream.get_ref().1.peer_certificates().unwrap_or_default())?;
+        enroll::serve(stream, key, invitations, &self.endpoint.peers)
+            .await
+            .map_err(|refusal| HandshakeError::NotEnrolled { why: refusal.to_string() })
     }
 
     /// Gives a handshake its time, then counts and logs its failure.

@@ -99,16 +99,26 @@ pub fn client_config(
     peers: &AuthorizedPeers,
     credential: Credential,
 ) -> Result<Arc<ClientConfig>, TlsError> {
+    client_config_for(secret, peers, credential, ALPN)
+}
+
+/// [`client_config`] for another application protocol.
+pub(crate) fn client_config_for(
+    secret: &SecretKey,
+    peers: &AuthorizedPeers,
+    credential: Credential,
+    alpn: &[u8],
+) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let identity = Identity::new(secret, credential == Credential::RawKey)?;
-    let verifier = Arc::new(Verifier::new(peers, &provider, identity.raw.clone()));
+    let verifier = Arc::new(Verifier::new(Some(peers), &provider, identity.raw.clone()));
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(TlsError::Setup)?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(identity));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![alpn.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     config.enable_early_data = false;
@@ -119,7 +129,8 @@ pub fn client_config(
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     identity: Identity,
-    peers: AuthorizedPeers,
+    /// `None` accepts any key.
+    peers: Option<AuthorizedPeers>,
     provider: Arc<CryptoProvider>,
     alpn: &'static [u8],
 }
@@ -133,7 +144,7 @@ impl ServerTls {
         let identity = Identity::new(secret, true)?;
         Ok(ServerTls {
             identity,
-            peers: peers.clone(),
+            peers: Some(peers.clone()),
             provider: Arc::new(ring::default_provider()),
             alpn: ALPN,
         })
@@ -145,6 +156,11 @@ impl ServerTls {
         ServerTls { alpn, ..self }
     }
 
+    /// For clients that come with a token, whatever their keys are.
+    pub(crate) fn enrolling(&self) -> ServerTls {
+        ServerTls { peers: None, alpn: crate::enroll::ALPN, ..self.clone() }
+    }
+
     /// Settings for one connection: they depend on what the client's first message offers.
     ///
     /// # Errors
@@ -152,7 +168,8 @@ impl ServerTls {
     pub fn config(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let identity = Identity { raw: Arc::default(), ..self.identity.clone() };
         let client_is_raw = Arc::<AtomicBool>::default();
-        let verifier = Arc::new(Verifier::new(&self.peers, &self.provider, client_is_raw.clone()));
+        let peers = self.peers.as_ref();
+        let verifier = Arc::new(Verifier::new(peers, &self.provider, client_is_raw.clone()));
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])
             .map_err(TlsError::Setup)?

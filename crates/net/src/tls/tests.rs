@@ -303,7 +303,7 @@ async fn a_client_without_a_key_is_refused() {
         .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier::new(
-            &only(b.public()),
+            Some(&only(b.public())),
             &provider,
             Arc::new(true.into()),
         )))

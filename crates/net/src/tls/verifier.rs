@@ -37,10 +37,10 @@ pub(super) trait Policy: Debug + Send + Sync {
     ) -> Result<HandshakeSignatureValid, Error>;
 }
 
-/// Accepts a peer whose key is on the list at this moment.
+/// Accepts a peer whose key is on the list at this moment, or without a list any key.
 #[derive(Debug)]
 pub(super) struct OnTheList {
-    peers: AuthorizedPeers,
+    peers: Option<AuthorizedPeers>,
     algorithms: WebPkiSupportedAlgorithms,
     raw: Arc<AtomicBool>,
 }
@@ -67,7 +67,7 @@ impl Policy for OnTheList {
             return Err(CertificateError::BadEncoding.into());
         }
         let key = self.key(shown)?;
-        if !self.peers.contains(&key) {
+        if self.peers.as_ref().is_some_and(|peers| !peers.contains(&key)) {
             return Err(CertificateError::Other(OtherError(Arc::new(UnknownPeer(key)))).into());
         }
         Ok(())
@@ -96,12 +96,12 @@ pub(super) struct Verifier<P>(pub(super) P);
 impl Verifier<OnTheList> {
     /// `raw` says whether the peer's key comes raw; it is read during the handshake.
     pub(super) fn new(
-        peers: &AuthorizedPeers,
+        peers: Option<&AuthorizedPeers>,
         provider: &CryptoProvider,
         raw: Arc<AtomicBool>,
     ) -> Verifier<OnTheList> {
         Verifier(OnTheList {
-            peers: peers.clone(),
+            peers: peers.cloned(),
             algorithms: provider.signature_verification_algorithms,
             raw,
         })
