@@ -546,7 +546,7 @@ fn put(entries: &mut [u64], hash: u64, offset: u64, noted: u64) -> usize {
 }
 
 fn floor(log: &Log, offset: u64) -> u64 {
-    log.geometry().floor(offset, DEFAULT_BLOCK)
+    log.floor(offset, DEFAULT_BLOCK)
 }
 
 /// `len` bytes of the log from `source` on, if a block at `offset` may refer to them.

@@ -220,6 +220,42 @@ impl Decoder {
         self.reader.contexts.iter_mut().for_each(|context| context.in_step = false);
     }
 
+    /// As [`Decoder::rewind`], to `offset`, to which the encoder has rewound
+    /// ([`crate::Encoder::rewind_to`]): an end of a block, not above [`Decoder::acknowledged`].
+    /// Returns whether content below it is left; if not, nothing was changed. What the forgotten
+    /// blocks have overwritten stays lost ([`Decoder::held`]).
+    pub fn rewind_to(&mut self, offset: u64, seed: ChecksumSeed) -> bool {
+        let possible = self.assembler.rewind_to(offset, seed);
+        if possible {
+            self.reader.contexts.iter_mut().for_each(|context| context.in_step = false);
+        }
+        possible
+    }
+
+    /// Puts content back that a decoder before this one had in its log at `offset`: after a restart,
+    /// from the lowest offset to the highest, without gaps but padding, before the first frame.
+    /// Pieces need not be blocks, are at most [`crate::DEFAULT_BLOCK`] bytes long, and must not cross
+    /// the end of a generation. Returns `false` if this one does not follow the one before; then
+    /// nothing was changed. Nothing verifies the content: whoever kept it must have.
+    #[must_use]
+    pub fn restore(&mut self, offset: u64, content: &[u8]) -> bool {
+        self.assembler.restore(offset, content)
+    }
+
+    /// The bytes of `range` of the log; `None` unless all of it is held and lies in one generation.
+    pub fn content(&self, range: Range<u64>) -> Option<&[u8]> {
+        let assembler = &self.assembler;
+        let is_whole = assembler.held.contains(&range)
+            && assembler.log.is_memory()
+            && assembler.geometry().in_one_generation(&range);
+        is_whole.then(|| assembler.log.read(range))
+    }
+
+    /// Lowest offset from which on the log holds everything up to [`Decoder::acknowledged`].
+    pub fn held_from(&self) -> u64 {
+        self.assembler.held_from()
+    }
+
     /// The last block decoded, until the next attempt.
     pub fn last_block(&self) -> &[u8] {
         self.assembler.content()

@@ -19,7 +19,7 @@ impl Domain {
     /// [`crate::Encoder::prime`] are given.
     pub const COMMON: Domain = Domain(0);
     /// Content that nothing refers to.
-    const NOBODY: Domain = Domain(u64::MAX);
+    pub const NOBODY: Domain = Domain(u64::MAX);
 
     /// The fingerprint key of the domain, where the encoder's is `key`. With a single key a domain
     /// would overwrite table entries of another that has the same content, and so learn of it.
@@ -122,6 +122,16 @@ impl Runs {
         while self.runs.len() > 1 && self.runs.back().is_some_and(|last| last.start >= offset) {
             self.runs.pop_back();
         }
+    }
+
+    /// The runs that overlap `range`, in ascending order.
+    pub(crate) fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, Domain)> {
+        let first = self.runs.partition_point(|run| run.start <= range.start).saturating_sub(1);
+        let end = range.end;
+        self.runs
+            .range(first..)
+            .take_while(move |run| run.start < end)
+            .map(|run| (run.start, run.domain))
     }
 
     /// The run around `offset`, if it is of `domain`. The end of the last run is `u64::MAX`.

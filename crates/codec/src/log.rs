@@ -12,6 +12,8 @@ use crate::reach::Delivery;
 use oncewire_kernels::{FilePages, Pages};
 use std::ops::Range;
 
+mod restore;
+
 /// Size and span of a log, and the rules that follow from them. The same at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -136,12 +138,14 @@ pub struct Generations {
     generation: u64,
     /// Where the content of the generation before ended: its padding begins there.
     previous_end: u64,
+    /// Where that of the generation before that one ended.
+    older_end: u64,
 }
 
 impl Generations {
     /// Of an empty log.
     pub fn new(geometry: Geometry) -> Generations {
-        Generations { geometry, end: 0, generation: 0, previous_end: 0 }
+        Generations { geometry, end: 0, generation: 0, previous_end: 0, older_end: 0 }
     }
 
     /// Size and rules of the log.
@@ -160,6 +164,7 @@ impl Generations {
         if end > self.end {
             let generation = self.geometry.generation_start(offset);
             if generation != self.generation {
+                self.older_end = self.previous_end;
                 self.previous_end = self.end;
                 self.generation = generation;
             }
@@ -222,6 +227,9 @@ const GIVE_BACK: usize = 64 << 20;
 pub struct Log {
     ring: Ring,
     generations: Generations,
+    /// Nothing refers to content below, although the ring may have room for it: see
+    /// [`Log::rewind_to`].
+    begin: u64,
     /// The domain of what is written and read now.
     domain: Domain,
     /// Where content of which domain lies; `None` as long as there is only one.
@@ -256,6 +264,7 @@ impl Log {
         Log {
             ring,
             generations: Generations::new(geometry),
+            begin: 0,
             domain: Domain::COMMON,
             runs: None,
             delivery: None,
@@ -290,6 +299,13 @@ impl Log {
     /// End of the highest block written.
     pub fn end(&self) -> u64 {
         self.generations.end
+    }
+
+    /// Lowest offset that a block at `offset..offset + len` may refer to: [`Geometry::floor`], and
+    /// not below what the logs of both ends hold.
+    #[inline]
+    pub fn floor(&self, offset: u64, len: usize) -> u64 {
+        self.geometry().floor(offset, len).max(self.begin)
     }
 
     /// Memory of the ring in bytes; none for that of a file, which the system can take back.

@@ -266,7 +266,7 @@ impl Past {
     pub(crate) fn content(&self, range: Range<u64>) -> Option<&[u8]> {
         match self {
             Past::Log { log, .. } => {
-                let floor = log.geometry().floor(log.end(), 0);
+                let floor = log.floor(log.end(), 0);
                 let extent = log.extent_of_all(range.start, floor)?;
                 (range.start <= range.end && range.end <= extent.end).then(|| log.read(range))
             }

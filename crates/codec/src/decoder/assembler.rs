@@ -2,6 +2,7 @@
 
 use crate::error::FrameError;
 use crate::format::{ChecksumSeed, FrameView};
+use crate::limits::{DEFAULT_BLOCK, MAX_OFFSET};
 use crate::log::{Geometry, Log};
 use crate::matcher::Match;
 use crate::policy::CachePolicy;
@@ -282,6 +283,41 @@ impl Assembler {
         self.seed = seed;
         self.held.remove_from(self.low);
         self.padding.remove_from(self.low);
+    }
+
+    /// See [`crate::Decoder::rewind_to`].
+    pub(super) fn rewind_to(&mut self, offset: u64, seed: ChecksumSeed) -> bool {
+        let possible = self.held_from() < offset && offset <= self.low;
+        if possible {
+            self.low = offset;
+            self.rewind(seed);
+        }
+        possible
+    }
+
+    /// Lowest offset from which on everything is held up to `low`.
+    pub(super) fn held_from(&self) -> u64 {
+        let last = self.low.checked_sub(1).and_then(|last| self.held.around(last));
+        last.map_or(self.low, |range| range.start)
+    }
+
+    /// See [`crate::Decoder::restore`].
+    pub(super) fn restore(&mut self, offset: u64, content: &[u8]) -> bool {
+        let fits = !content.is_empty()
+            && content.len() <= DEFAULT_BLOCK
+            && offset < MAX_OFFSET
+            && self.policy == CachePolicy::All
+            && self.log.is_memory()
+            && self.log.follows(offset, self.max_block)
+            && self.geometry().place(offset, content.len()) == offset;
+        if fits {
+            if self.log.end() == 0 {
+                self.low = offset;
+            }
+            self.log.write(offset, content);
+            self.note(offset, content.len(), offset - self.low);
+        }
+        fits
     }
 
     /// Writes what the policy keeps of `self.block` to the log at `offset`.

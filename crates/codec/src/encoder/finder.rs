@@ -14,6 +14,8 @@ use crate::policy::{CachePolicy, literal_runs};
 use crate::search::{Past, SearchMemory};
 use std::ops::Range;
 
+mod restore;
+
 /// A block as matches and the literals between them. A [`Finder`] makes it; a
 /// [`FrameWriter`](super::FrameWriter) writes it.
 #[derive(Clone, Debug, Default)]
@@ -387,6 +389,12 @@ impl Finder {
             }
             Past::Store(store) => store.rewind(offset)?,
         }
+        self.rewound(offset, seed);
+        Ok(())
+    }
+
+    /// The log ends at `offset` now.
+    fn rewound(&mut self, offset: u64, seed: ChecksumSeed) {
         if let Some(chunks) = &mut self.chunks {
             chunks.rewind(offset);
         }
@@ -395,7 +403,6 @@ impl Finder {
             inside.rewind(offset);
         }
         self.seed = seed;
-        Ok(())
     }
 
     /// See [`Encoder::repair`](super::Encoder::repair).
@@ -458,7 +465,7 @@ impl Finder {
 /// Notes of each match whether its source and that of the match before lie both in the block itself,
 /// or both in content of the block's domain without anything of others in between.
 fn note_joined(log: &Log, offset: u64, len: usize, matches: &[Match], joined: &mut Vec<bool>) {
-    let floor = log.geometry().floor(offset, len);
+    let floor = log.floor(offset, len);
     let (mut extent, mut was_within) = (0..0, false);
     joined.extend(matches.iter().map(|found| {
         let source = found.source..found.source + u64::from(found.len);

@@ -194,6 +194,55 @@ impl Encoder {
         Ok(())
     }
 
+    /// As [`Encoder::rewind`], to any end of a block in the newest generation of the log or the one
+    /// before it. What the forgotten blocks have overwritten is given up: no later frame refers to
+    /// it. The decoder does the same with [`crate::Decoder::rewind_to`].
+    ///
+    /// # Errors
+    /// [`EncodeError::NotHeld`] if nothing of the log would be left; nothing was changed.
+    pub fn rewind_to(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
+        self.finder.rewind_to(offset, seed)?;
+        self.writer.reset_contexts();
+        Ok(())
+    }
+
+    /// Puts content back that an encoder before this one had in its log at `offset`, and indexes
+    /// it: after a restart, from the lowest offset to the highest, without gaps but padding. Pieces
+    /// need not be blocks, but must not cross the end of a generation. Nothing refers to what lies
+    /// below the first one. Content of [`Domain::NOBODY`] only keeps its place. What is inside
+    /// compressed streams is not indexed, nor chunks to share.
+    ///
+    /// Call it before the first block, with a key of fingerprints that nobody else knows; it may be
+    /// another one than before.
+    ///
+    /// # Errors
+    /// [`EncodeError::NotHeld`] if the piece is empty, longer than [`crate::DEFAULT_BLOCK`], or does
+    /// not follow the one before; or without a log in memory that keeps everything.
+    pub fn restore(
+        &mut self,
+        domain: Domain,
+        offset: u64,
+        content: &[u8],
+    ) -> Result<(), EncodeError> {
+        self.finder.restore(domain, offset, content)
+    }
+
+    /// What it finds across domains.
+    pub fn shares(&self) -> crate::Sharing {
+        self.finder.sharing
+    }
+
+    /// No later frame refers to content below `offset`, because the decoder does not hold it.
+    pub fn give_up_below(&mut self, offset: u64) {
+        self.finder.give_up_below(offset);
+    }
+
+    /// Whose the content in `range` of the log is, in ascending order: each domain owns what lies
+    /// from its offset to the next one's. The first offset may lie below the range.
+    pub fn owners(&self, range: Range<u64>) -> Vec<(u64, Domain)> {
+        self.finder.owners(&range)
+    }
+
     /// Whether frames state their offset from the next block on.
     pub fn set_explicit_offsets(&mut self, explicit: bool) {
         self.finder.explicit_offsets = explicit;

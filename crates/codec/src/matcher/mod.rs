@@ -141,7 +141,7 @@ impl<'a> PlacedBlock<'a> {
     /// [`Geometry::floor`](crate::Geometry::floor) allows.
     #[inline]
     pub fn new(log: &Log, bytes: &'a [u8], offset: u64) -> PlacedBlock<'a> {
-        PlacedBlock { bytes, offset, floor: log.geometry().floor(offset, bytes.len()) }
+        PlacedBlock { bytes, offset, floor: log.floor(offset, bytes.len()) }
     }
 
     /// Verifies that `source` holds at least `min` bytes from `marker` on, and grows the hit both

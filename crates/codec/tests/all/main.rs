@@ -27,6 +27,7 @@ mod inside_work;
 mod lifecycle;
 mod out_of_order;
 mod policy;
+mod restored;
 mod round_trip;
 mod rows;
 mod senders;

@@ -327,7 +327,7 @@ impl Inside {
         block_len: usize,
     ) -> Option<Vec<Range<u64>>> {
         let &Place { log, offset, .. } = place;
-        let floor = log.geometry().floor(offset, block_len);
+        let floor = log.floor(offset, block_len);
         let Passed { pieces, last, len, source, is_new } = passed;
         let is_there = |piece: &Range<u64>| {
             log.extent(piece.start, floor).is_some_and(|extent| piece.end <= extent.end)
@@ -417,7 +417,7 @@ impl Inside {
         self.steps.clear();
         self.names.begin(block.len());
         let built = index.built;
-        let floor = log.geometry().floor(offset, block.len());
+        let floor = log.floor(offset, block.len());
         let literals = LiteralMap::new(matches);
         let opened = std::mem::take(&mut self.opened);
         let is_own = |range: &Range<u64>| {
@@ -502,7 +502,7 @@ impl Inside {
         dropped: usize,
         plan: &mut Plan,
     ) {
-        let floor = log.geometry().floor(offset, block.len());
+        let floor = log.floor(offset, block.len());
         sources(&self.steps, log, offset, floor, &mut plan.sources);
         if plan.sources.is_empty() {
             return;

@@ -55,7 +55,7 @@ impl Worth {
         plan: &mut Plan,
         saved: &mut usize,
     ) {
-        let place = (offset, log.geometry().floor(offset, block.len()));
+        let place = (offset, log.floor(offset, block.len()));
         let contents = plan.contents(log);
         *saved = self.saved(log, block, place, [matches, whole], plan, &contents);
         if *saved == 0 {

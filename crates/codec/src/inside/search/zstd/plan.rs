@@ -117,7 +117,7 @@ impl Zstd {
     ) -> usize {
         let Parts { matches, plan, copies, .. } = parts;
         let &Place { log, offset, key, .. } = place;
-        let floor = log.geometry().floor(offset, block.len());
+        let floor = log.floor(offset, block.len());
         let is_allowed = |range: &Range<u64>| {
             range.end <= offset
                 && log.extent(range.start, floor).is_some_and(|extent| range.end <= extent.end)
