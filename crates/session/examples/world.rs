@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use world::World;
 
-const PROFILES: [Profile; 11] = [
+const PROFILES: [Profile; 13] = [
     Profile::Clean,
     Profile::Lossy,
     Profile::Storm,
@@ -34,6 +34,8 @@ const PROFILES: [Profile; 11] = [
     Profile::RestartWarm,
     Profile::RestartHalfWarm,
     Profile::Generations,
+    Profile::Crash,
+    Profile::CrashTinyLog,
     Profile::Everything,
 ];
 

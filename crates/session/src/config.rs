@@ -6,6 +6,7 @@ use crate::limits::{
     SMALLEST_LOG,
 };
 use crate::opening::Opening;
+use crate::store::StoreKey;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::search::MaxMatchSearch;
 use oncewire_codec::{CachePolicy, DEFAULT_BLOCK, Decoder, DecoderBuilder, EncoderBuilder};
@@ -65,6 +66,8 @@ pub struct Config {
     pub random: [u64; 4],
     /// Program and version, at most 64 bytes, for the peer's status.
     pub agent: String,
+    /// Set if the driver stores the logs ([`crate::Session::unwritten`]). Default: it does not.
+    pub store: Option<StoreKey>,
 }
 
 /// A [`Config`] that was checked. A clone shares the budgets.
@@ -360,6 +363,7 @@ impl Default for Config {
             ack_delay: Duration::from_millis(20),
             random: [0; 4],
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
+            store: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! contexts.
 
 use crate::limits::MAX_LANES;
+use crate::store::{StoreKey, UNREPEATED, domain_of};
 use lru::LruCache;
 use oncewire_codec::{Domain, Stream};
 use xxhash_rust::xxh3::xxh3_64;
@@ -59,6 +60,9 @@ pub(crate) struct Domains {
     clients: LruCache<Box<[u8]>, Names>,
     /// Names of all clients.
     names: usize,
+    /// Keys the numbers of names, if they are to survive a restart.
+    key: Option<StoreKey>,
+    /// The next number of a domain without such a name.
     next: u64,
     /// Names that were forgotten to make room.
     pub(crate) forgotten: u64,
@@ -67,11 +71,13 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    pub(crate) fn new() -> Domains {
+    /// Numbers of names are a hash under `key`, if there is one.
+    pub(crate) fn new(key: Option<StoreKey>) -> Domains {
         Domains {
             clients: LruCache::unbounded(),
             names: 0,
-            next: Domain::COMMON.0 + 1,
+            key,
+            next: if key.is_some() { UNREPEATED } else { Domain::COMMON.0 + 1 },
             forgotten: 0,
             unknown: 0,
         }
@@ -105,7 +111,10 @@ impl Domains {
         if let Some(&domain) = known.and_then(|names| names.get(&owner.name[..])) {
             return domain;
         }
-        let domain = self.fresh();
+        let domain = match self.key {
+            Some(key) => domain_of(key, &owner.client, &owner.name),
+            None => self.fresh(),
+        };
         let names = self.clients.get_or_insert_mut(owner.client[..].into(), Names::unbounded);
         names.put(owner.name[..].into(), domain);
         self.names += 1;
@@ -194,7 +203,7 @@ mod tests {
 
     #[test]
     fn equal_owners_are_one_domain_until_they_are_forgotten() {
-        let mut domains = Domains::new();
+        let mut domains = Domains::new(None);
         assert_eq!(domains.of(&Owner::default()), Domain::COMMON);
         let first = domains.of(&owner(1, 1));
         assert_ne!(first, Domain::COMMON);
@@ -213,8 +222,20 @@ mod tests {
     }
 
     #[test]
+    fn with_a_key_names_have_their_numbers_again_and_others_do_not() {
+        let key = Some(StoreKey([1, 2]));
+        let (mut before, mut after) = (Domains::new(key), Domains::new(key));
+        before.of(&owner(3, 3));
+        assert_eq!(before.of(&owner(1, 1)), after.of(&owner(1, 1)));
+        assert_eq!(after.of(&Owner::default()), Domain::COMMON);
+        for domains in [&mut before, &mut after] {
+            assert!(domains.stream(&Owner::unknown()).domain().0 >= UNREPEATED);
+        }
+    }
+
+    #[test]
     fn names_of_one_client_displace_only_its_own() {
-        let mut domains = Domains::new();
+        let mut domains = Domains::new(None);
         let honest: Vec<Owner> = (0..200).map(|client| owner(client, 0)).collect();
         let before: Vec<Domain> = honest.iter().map(|owner| domains.of(owner)).collect();
         for name in 0..20_000 {
@@ -240,7 +261,7 @@ mod tests {
 
     #[test]
     fn of_unknown_owners_nothing_is_remembered() {
-        let mut domains = Domains::new();
+        let mut domains = Domains::new(None);
         let first = domains.of(&owner(1, 1));
         let mut last = first;
         for _ in 0..3 * MAX_NAMES {

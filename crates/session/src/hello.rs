@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::limits::{MAX_AGENT, MAX_BODY, MAX_TEXT};
 use crate::message::{Epoch, Message, MessageError, truncate};
+use crate::store::{MAX_PLACES, Place};
 use oncewire_codec::{Sharing, varint};
 
 /// Oldest and newest version of the protocol that this implementation speaks.
@@ -88,6 +89,11 @@ pub struct Hello {
     pub received: u64,
     /// State of the sender's decoder.
     pub log: LogState,
+    /// Places of that log, from which it can go on as well, from the highest to the lowest; at most
+    /// 64. Only in the handshake that begins a session.
+    pub places: Vec<Place>,
+    /// Lowest offset from which on that log holds everything.
+    pub held_from: u64,
     /// Program and version, for people.
     pub agent: String,
     /// The reason of a refusal, for people. Empty if none is given.
@@ -122,6 +128,8 @@ mod field {
     pub(super) const REASON: u64 = 12;
     pub(super) const CONTEXTS: u64 = 13;
     pub(super) const SHARING: u64 = 14;
+    pub(super) const PLACES: u64 = 15;
+    pub(super) const HELD_FROM: u64 = 16;
 }
 
 /// Why bytes are not a valid HELLO.
@@ -211,7 +219,7 @@ impl Hello {
         if newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
-        let mut fields: [Option<&[u8]>; 15] = [None; 15];
+        let mut fields: [Option<&[u8]>; 17] = [None; 17];
         while !rest.is_empty() {
             let mut number =
                 |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
@@ -260,6 +268,14 @@ impl Hello {
             sharing: sharing_from_code(value(field::SHARING)?),
             received: value(field::RECEIVED)?,
             log: LogState::parse(get(field::LOG)?).ok_or(bad(field::LOG))?,
+            places: match fields[field::PLACES as usize] {
+                Some(list) => parse_places(list).ok_or(bad(field::PLACES))?,
+                None => Vec::new(),
+            },
+            held_from: match fields[field::HELD_FROM as usize] {
+                Some(_) => value(field::HELD_FROM)?,
+                None => 0,
+            },
             agent: text(agent),
             reason: text(reason),
         })
@@ -293,6 +309,14 @@ impl Hello {
             put(id, &number);
         }
         put(field::LOG, &self.log.bytes());
+        if !self.places.is_empty() {
+            put(field::PLACES, &places_bytes(&self.places));
+        }
+        if self.held_from > 0 {
+            let mut number = Vec::with_capacity(9);
+            varint::put(&mut number, self.held_from);
+            put(field::HELD_FROM, &number);
+        }
         let agent = self.agent.as_bytes();
         put(field::AGENT, &agent[..agent.len().min(MAX_AGENT)]);
         if !self.reason.is_empty() {
@@ -320,6 +344,8 @@ impl Hello {
             sharing: Sharing::All,
             received: 0,
             log: LogState::default(),
+            places: Vec::new(),
+            held_from: 0,
             agent: config.agent.clone(),
             reason: match error {
                 HelloError::Version { .. } => String::new(),
@@ -336,11 +362,33 @@ impl Hello {
             newest: *VERSIONS.end(),
             received: 0,
             log: LogState::default(),
+            places: Vec::new(),
+            held_from: 0,
             agent: config.agent.clone(),
             reason: reason.into(),
             ..self.clone()
         }
     }
+}
+
+/// The PLACES field: offset and chain of each, 8 bytes each.
+fn places_bytes(places: &[Place]) -> Vec<u8> {
+    let places = &places[..places.len().min(MAX_PLACES)];
+    let numbers = places.iter().flat_map(|place| [place.offset, place.chain]);
+    numbers.flat_map(u64::to_le_bytes).collect()
+}
+
+/// At most [`MAX_PLACES`], the highest first.
+fn parse_places(bytes: &[u8]) -> Option<Vec<Place>> {
+    let (pairs, rest) = bytes.as_chunks::<16>();
+    let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+    let place =
+        |pair: &[u8; 16]| Some(Place { offset: number(&pair[..8])?, chain: number(&pair[8..])? });
+    let places: Vec<Place> = pairs.iter().take(MAX_PLACES + 1).map(place).collect::<Option<_>>()?;
+    let is_valid = rest.is_empty()
+        && (1..=MAX_PLACES).contains(&places.len())
+        && places.is_sorted_by(|one, next| one.offset > next.offset);
+    is_valid.then_some(places)
 }
 
 impl LogState {
@@ -389,6 +437,8 @@ mod tests {
             sharing: Sharing::None,
             received: 12345,
             log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, acknowledged: 99, chain: 5 },
+            places: vec![Place { offset: 98, chain: u64::MAX }, Place { offset: 7, chain: 0 }],
+            held_from: 3,
             agent: "oncewire 0.1.0".into(),
             reason: "no reason".into(),
         }

@@ -5,9 +5,11 @@ use crate::hello::LogState;
 use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
 use crate::message::Epoch;
 use crate::outgoing::chain;
+use crate::store::{Block, Content, LogHeader, Place, Places, Queue, RestoredReceiving, Unwritten};
 use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
 /// fewer: the unacknowledged messages of its lanes.
@@ -30,8 +32,12 @@ pub(crate) struct Incoming {
     /// What the decoder said when it was last here.
     known: Known,
     chain: u64,
-    /// Checksums of the blocks above the acknowledged offset, by their offsets.
-    early: BTreeMap<u64, u64>,
+    /// Lengths and checksums of the blocks above the acknowledged offset, by their offsets.
+    early: BTreeMap<u64, (u32, u64)>,
+    /// Where the log can go on after a restart.
+    places: Places,
+    /// What a store has to write.
+    store: Queue,
     /// End of the highest block that was decoded.
     written: u64,
     /// The size of a log that was asked about last, and the most memory of its decoder without
@@ -43,17 +49,24 @@ pub(crate) struct Incoming {
 #[derive(Clone, Copy)]
 struct Known {
     acknowledged: u64,
+    /// Lowest offset from which on everything is held up to the acknowledged one.
+    held_from: u64,
     memory: DecoderMemory,
 }
 
 impl Known {
     const NONE: Known = Known {
         acknowledged: 0,
+        held_from: 0,
         memory: DecoderMemory { log: 0, contexts: 0, inside: 0, buffers: 0 },
     };
 
     fn of(decoder: &Decoder) -> Known {
-        Known { acknowledged: decoder.acknowledged(), memory: decoder.memory() }
+        Known {
+            acknowledged: decoder.acknowledged(),
+            held_from: decoder.held_from(),
+            memory: decoder.memory(),
+        }
     }
 }
 
@@ -74,7 +87,7 @@ pub(crate) enum IncomingError {
 
 impl Incoming {
     /// Each lane has `contexts` entropy contexts.
-    pub(crate) fn new(limit: u64, contexts: usize) -> Incoming {
+    pub(crate) fn new(limit: u64, contexts: usize, has_store: bool) -> Incoming {
         Incoming {
             limit,
             contexts,
@@ -86,9 +99,49 @@ impl Incoming {
             known: Known::NONE,
             chain: 0,
             early: BTreeMap::new(),
+            places: Places::default(),
+            store: Queue::new(has_store),
             written: 0,
             promised: Cell::new((0, 0)),
         }
+    }
+
+    /// Puts a log back that was stored.
+    pub(crate) fn restore(&mut self, restored: RestoredReceiving) {
+        let RestoredReceiving { header: LogHeader { epoch, capacity, .. }, end, places, decoder } =
+            restored;
+        (self.epoch, self.capacity) = (epoch, capacity);
+        (self.chain, self.written, self.places) = (end.chain, end.offset, places);
+        self.known = Known::of(&decoder);
+        self.decoder = Some(decoder);
+    }
+
+    /// What the store writes next.
+    pub(crate) fn unwritten(&mut self) -> Option<Unwritten> {
+        if self.is_lent {
+            return self.store.next(None::<fn(Range<u64>) -> Content>);
+        }
+        let decoder = self.decoder.as_deref();
+        self.store.next(Some(content_of(decoder)))
+    }
+
+    /// Whether the driver has to be told that [`Incoming::unwritten`] has something.
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.store.take_news(self.is_lent)
+    }
+
+    pub(crate) fn has_store(&self) -> bool {
+        self.store.has_store()
+    }
+
+    /// The driver has no store any more.
+    pub(crate) fn give_up_store(&mut self) {
+        self.store.give_up();
+    }
+
+    /// The PLACES and HELD_FROM fields of HELLO.
+    pub(crate) fn places(&self) -> (Vec<Place>, u64) {
+        (self.places.named(self.known.held_from), self.known.held_from)
     }
 
     /// Sets the limit of a new session. Drops a log that is larger.
@@ -163,6 +216,7 @@ impl Incoming {
                 self.known = Known::of(&decoder);
                 self.decoder = Some(Box::new(decoder));
                 self.capacity = capacity;
+                self.store.begin(LogHeader { epoch, capacity, key: 0 });
             }
             Some(offset) => {
                 let Some(decoder) = self
@@ -172,15 +226,29 @@ impl Incoming {
                 else {
                     return Err(begin("it continues a log that is not held".into()));
                 };
-                if decoder.acknowledged() != offset || epoch.number <= self.epoch.number {
+                let acknowledged = decoder.acknowledged();
+                let to = if offset == acknowledged {
+                    Some(Place { offset, chain: self.chain })
+                } else {
+                    self.places.at(offset)
+                };
+                let Some(to) = to.filter(|_| epoch.number > self.epoch.number) else {
                     return Err(begin(format!(
-                        "it continues at offset {offset}, where the acknowledged offset is {}",
-                        decoder.acknowledged()
+                        "it continues at offset {offset}, where the acknowledged offset is {acknowledged}"
+                    )));
+                };
+                if offset == acknowledged {
+                    decoder.rewind(epoch.seed());
+                } else if !decoder.rewind_to(offset, epoch.seed()) {
+                    return Err(begin(format!(
+                        "it continues at offset {offset}, below which nothing is held"
                     )));
                 }
-                decoder.rewind(epoch.seed());
                 self.known = Known::of(decoder);
+                self.chain = to.chain;
                 self.early.clear();
+                self.places.rewind(offset);
+                self.store.rewind(epoch, to);
             }
         }
         self.epoch = epoch;
@@ -192,11 +260,13 @@ impl Incoming {
     pub(crate) fn discard(&mut self) {
         if self.epoch != Epoch::NONE {
             self.dropped = self.epoch.log;
+            self.store.drop_log();
         }
         (self.decoder, self.epoch, self.chain) = (None, Epoch::NONE, 0);
         self.known = Known::NONE;
         self.written = 0;
         self.early.clear();
+        self.places.clear();
     }
 
     /// Drops what cannot outlive the session: a log whose decoder is lent, or was lost.
@@ -240,20 +310,33 @@ impl Incoming {
         if log != self.epoch.log {
             return Ok(false);
         }
-        self.known = Known::of(&decoder);
+        let before = std::mem::replace(&mut self.known, Known::of(&decoder)).acknowledged;
         let (acknowledged, checksum) = (decoder.acknowledged(), decoder.last_checksum());
         self.decoder = Some(decoder);
         let Some((offset, len)) = block else { return Ok(true) };
         self.written = self.written.max(offset + len as u64);
-        self.early.insert(offset, checksum);
-        while let Some(first) = self.early.first_entry().filter(|first| *first.key() < acknowledged)
-        {
-            self.chain = chain(self.chain, first.remove());
-        }
+        self.early.insert(offset, (len as u32, checksum));
+        self.acknowledge(before, acknowledged);
         if self.early.len() > MAX_EARLY {
             return Err(IncomingError::TooManyEarly);
         }
         Ok(true)
+    }
+
+    /// All content from `before` to `acknowledged` is there now.
+    fn acknowledge(&mut self, before: u64, acknowledged: u64) {
+        let mut end = before;
+        while let Some(first) = self.early.first_entry().filter(|first| *first.key() < acknowledged)
+        {
+            let (offset, (len, checksum)) = first.remove_entry();
+            self.chain = chain(self.chain, checksum);
+            let (len, padding) = (u64::from(len), offset.saturating_sub(end));
+            let place = Place { offset: offset + len, chain: self.chain };
+            let is_place = self.places.pass(end, place, self.capacity);
+            self.store.push(Block { offset, len, padding, chain: self.chain, is_place });
+            end = place.offset;
+        }
+        self.store.copy(content_of(self.decoder.as_deref()));
     }
 
     /// Whether anything was received since the log began.
@@ -281,6 +364,14 @@ impl Incoming {
             return 0;
         }
         let DecoderMemory { log, contexts, inside, buffers } = self.known.memory;
-        self.written.min(log as u64) + (contexts + inside + buffers + self.early.len() * 32) as u64
+        self.store.memory()
+            + self.places.memory()
+            + self.written.min(log as u64)
+            + (contexts + inside + buffers + self.early.len() * 32) as u64
     }
+}
+
+/// Copies a range of a receiving log, which has no owners.
+fn content_of(decoder: Option<&Decoder>) -> impl FnMut(Range<u64>) -> Content {
+    move |range| Some((decoder?.content(range)?.to_vec(), Vec::new()))
 }

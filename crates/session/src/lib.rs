@@ -23,6 +23,10 @@
 //!    instead, and decodes without it.
 //! 3. **Poll events** after every call that changes the session, until [`Session::poll_event`]
 //!    returns `None`:
+//!    - [`Event::Unwritten`], only with [`Config::store`]: call [`Session::unwritten`] until it
+//!      returns `None`, write what it returned in that order, and call [`Session::committed`] when a
+//!      new epoch is durable. After a restart, [`RestoredLog`] and [`Logs::restored`] bring the logs
+//!      back.
 //!    - [`Event::Transmit`]: call [`Session::transmit`] for that lane and write the bytes, until it
 //!      returns none. If the transport is full, stop and continue when it has room; the event does
 //!      not come again meanwhile. Blocks are encoded in this call, so ask only for what the
@@ -145,6 +149,7 @@ mod queue;
 mod report;
 mod schedule;
 mod session;
+mod store;
 mod violation;
 
 pub use budget::Budget;
@@ -164,6 +169,10 @@ pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session};
+pub use store::{
+    FinishedLog, LogHeader, LogRecord, Piece, Place, RestoreError, RestoredLog, Run, Side,
+    StoreKey, Unwritten,
+};
 pub use violation::Violation;
 
 /// Compiles the examples of the README.

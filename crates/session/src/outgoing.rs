@@ -8,6 +8,9 @@ use crate::encode_job::{EncodeJob, EncoderFailed, Task};
 use crate::flow::SendQueue;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
+use crate::store::{
+    Block, Content, LogHeader, Place, Places, Queue, RestoredSending, StoreKey, Unwritten, runs_of,
+};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::matcher::MatchStats;
 use oncewire_codec::{
@@ -15,6 +18,7 @@ use oncewire_codec::{
     EncoderStats, Geometry, Sharing, Stream,
 };
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 /// The chain after one more block: XXH3-64 of the chain before it and its frame's checksum
 /// (`docs/PROTOCOL.md`, "Chain").
@@ -52,6 +56,7 @@ struct SentBlock {
 /// The log that is sent: its encoder and its unacknowledged blocks.
 struct SentLog {
     epoch: Epoch,
+    capacity: u64,
     /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
     keep: Option<u64>,
     /// `None` while it is lent to an [`EncodeJob`].
@@ -68,6 +73,8 @@ struct SentLog {
     acknowledged_chain: u64,
     /// The chain at the end of the log.
     chain: u64,
+    /// Where it can go on after a restart.
+    places: Places,
     /// It has to begin again, because the peer gives it up.
     begins_again: bool,
 }
@@ -86,12 +93,33 @@ impl Known {
 }
 
 impl SentLog {
-    /// Appends the block that the encoder has just encoded. Returns its number.
-    fn push(&mut self, checksum: u64, end: u64, len: u32, domain: Domain) -> u64 {
+    /// Appends the block that the encoder has just encoded. Returns its number, and what a store
+    /// has to know. Before [`SentLog::known`] is that of the encoder after the block.
+    fn push(&mut self, checksum: u64, end: u64, len: u32, domain: Domain) -> (u64, Block) {
         self.chain = chain(self.chain, checksum);
-        let (offset, chain) = (end - u64::from(len), self.chain);
+        let (before, offset, chain) = (self.known.end, end - u64::from(len), self.chain);
         self.blocks.push_back(SentBlock { offset, len, acknowledged: false, chain, domain });
-        self.first + self.blocks.len() as u64 - 1
+        let place = Place { offset: end, chain };
+        let is_place = self.places.pass(before, place, self.capacity);
+        let block = Block {
+            offset,
+            len: len.into(),
+            padding: offset.saturating_sub(before),
+            chain,
+            is_place,
+        };
+        (self.first + self.blocks.len() as u64 - 1, block)
+    }
+
+    /// The place at an offset, if the chain there is known.
+    fn place_at(&self, offset: u64) -> Option<Place> {
+        if offset == self.acknowledged {
+            return Some(Place { offset, chain: self.acknowledged_chain });
+        }
+        let ends =
+            self.blocks.binary_search_by_key(&offset, |block| block.offset + u64::from(block.len));
+        let block = ends.ok().and_then(|at| self.blocks.get(at));
+        block.map(|block| Place { offset, chain: block.chain }).or_else(|| self.places.at(offset))
     }
 
     fn acknowledge(&mut self, number: u64) {
@@ -153,17 +181,26 @@ pub(crate) struct Outgoing {
     past: EncoderStats,
     /// The effort to encode with, if not the template's.
     effort: Option<Effort>,
+    /// What a store has to write.
+    store: Queue,
+    /// The current epoch, while it is not durable in the store: its EPOCH waits.
+    uncommitted: Option<Epoch>,
 }
 
 impl Outgoing {
     /// `log` is the log's size in bytes, at least [`crate::SMALLEST_LOG`].
-    /// Each lane has `contexts` entropy contexts.
-    pub(crate) fn new(template: EncoderBuilder, log: u64, contexts: usize) -> Outgoing {
+    /// Each lane has `contexts` entropy contexts. The driver has a store if there is a key for it.
+    pub(crate) fn new(
+        template: EncoderBuilder,
+        log: u64,
+        contexts: usize,
+        store: Option<StoreKey>,
+    ) -> Outgoing {
         let past = EncoderStats::default();
         Outgoing {
             template,
             contexts,
-            domains: Domains::new(),
+            domains: Domains::new(store),
             pool: ContextPool::new(contexts),
             geometry: geometry(log),
             log: None,
@@ -174,6 +211,74 @@ impl Outgoing {
             rescued: HashMap::new(),
             past,
             effort: None,
+            store: Queue::new(store.is_some()),
+            uncommitted: None,
+        }
+    }
+
+    /// Puts a log back that was stored. It has yet to be continued by [`Outgoing::resume_at`].
+    pub(crate) fn restore(&mut self, restored: RestoredSending) {
+        let RestoredSending { header: LogHeader { epoch, capacity, .. }, end, places, encoder } =
+            restored;
+        self.geometry = geometry(capacity);
+        self.log = Some(SentLog {
+            epoch,
+            capacity,
+            keep: None,
+            known: Known::of(&encoder),
+            encoder: Some(encoder),
+            most_domains: encoder_of(&self.template, capacity, self.contexts).memory().domains,
+            blocks: VecDeque::new(),
+            first: 0,
+            acknowledged: end.offset,
+            acknowledged_chain: end.chain,
+            chain: end.chain,
+            places,
+            begins_again: false,
+        });
+    }
+
+    /// What the store writes next.
+    pub(crate) fn unwritten(&mut self) -> Option<Unwritten> {
+        let sharing = self.template.shares();
+        let encoder = self.log.as_ref().map(|log| log.encoder.as_deref());
+        match encoder {
+            // Without a log there is no content to copy.
+            None => self.store.next(Some(|_| None)),
+            Some(encoder) => self.store.next(encoder.map(|encoder| content_of(encoder, sharing))),
+        }
+    }
+
+    /// Whether the driver has to be told that [`Outgoing::unwritten`] has something.
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.store.take_news(self.is_lent)
+    }
+
+    pub(crate) fn has_store(&self) -> bool {
+        self.store.has_store()
+    }
+
+    /// An epoch is durable in the store. Returns whether that is what EPOCH waits for.
+    pub(crate) fn committed(&mut self, epoch: Epoch) -> bool {
+        self.uncommitted.take_if(|waits| *waits == epoch).is_some()
+    }
+
+    /// EPOCH of the current epoch may be sent.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.uncommitted.is_none()
+    }
+
+    /// The driver has no store any more.
+    pub(crate) fn give_up_store(&mut self) {
+        self.store.give_up();
+        self.uncommitted = None;
+    }
+
+    /// Copies what goes to the store while the encoder is here.
+    fn copy_to_store(&mut self) {
+        let sharing = self.template.shares();
+        if let Some(encoder) = self.log.as_ref().and_then(|log| log.encoder.as_deref()) {
+            self.store.copy(content_of(encoder, sharing));
         }
     }
 
@@ -235,8 +340,11 @@ impl Outgoing {
         if let Some(effort) = self.effort {
             encoder.set_effort(effort);
         }
+        self.store.begin(LogHeader { epoch, capacity: size, key });
+        self.uncommitted = self.store.has_store().then_some(epoch);
         let new = SentLog {
             epoch,
+            capacity: size,
             keep: None,
             known: Known::of(&encoder),
             encoder: Some(Box::new(encoder)),
@@ -246,6 +354,7 @@ impl Outgoing {
             acknowledged: 0,
             acknowledged_chain: 0,
             chain: 0,
+            places: Places::default(),
             begins_again: false,
         };
         self.resets.clear();
@@ -280,6 +389,8 @@ impl Outgoing {
         self.leaving = None;
         if let Some(old) = self.log.take() {
             add(&mut self.past, old.known.stats);
+            self.store.drop_log();
+            self.uncommitted = None;
         }
     }
 
@@ -293,37 +404,38 @@ impl Outgoing {
         }
     }
 
-    /// Continues at the peer's acknowledged offset, in a new epoch. Returns `false` if the log does
-    /// not match the peer's.
-    pub(crate) fn resume_at(&mut self, peer: LogState) -> bool {
+    /// Continues in a new epoch at the highest place that both ends have, of the peer's acknowledged
+    /// offset and the places that it names. It holds all content from `held_from` on. Returns
+    /// `false` if there is none.
+    pub(crate) fn resume_at(&mut self, peer: LogState, places: &[Place], held_from: u64) -> bool {
         // Blocks that an earlier session did not deliver belong to flows that are gone.
         self.rescued.clear();
         let Some(log) = &mut self.log else { return false };
-        if peer.epoch != log.epoch {
+        if peer.epoch.log != log.epoch.log || peer.epoch.number > MOST_EPOCHS {
             return false;
         }
-        let known = if peer.acknowledged == log.acknowledged {
-            Some(log.acknowledged_chain)
-        } else {
-            log.blocks
-                .iter()
-                .find(|block| block.offset + u64::from(block.len) == peer.acknowledged)
-                .map(|block| block.chain)
-        };
-        if known != Some(peer.chain) {
-            return false;
-        }
-        let epoch = Epoch { number: log.epoch.number + 1, ..log.epoch };
+        let end = Place { offset: peer.acknowledged, chain: peer.chain };
+        let shared = std::iter::once(&end).chain(places).filter(|place| place.offset >= held_from);
+        let shared = shared.filter(|place| log.place_at(place.offset) == Some(**place));
+        let Some(&to) = shared.max_by_key(|place| place.offset) else { return false };
+        // Either end may have begun an epoch that the other has not heard of.
+        let number = log.epoch.number.max(peer.epoch.number) + 1;
+        let epoch = Epoch { number, ..log.epoch };
         let Some(encoder) = &mut log.encoder else { return false };
-        if encoder.rewind(peer.acknowledged, epoch.seed()).is_err() {
+        if encoder.rewind(to.offset, epoch.seed()).is_err()
+            && encoder.rewind_to(to.offset, epoch.seed()).is_err()
+        {
             return false;
         }
+        encoder.give_up_below(held_from);
         log.known = Known::of(encoder);
         log.first += log.blocks.len() as u64;
         log.blocks.clear();
-        (log.epoch, log.keep) = (epoch, Some(peer.acknowledged));
-        (log.acknowledged, log.acknowledged_chain, log.chain) =
-            (peer.acknowledged, peer.chain, peer.chain);
+        log.places.rewind(to.offset);
+        (log.epoch, log.keep) = (epoch, Some(to.offset));
+        (log.acknowledged, log.acknowledged_chain, log.chain) = (to.offset, to.chain, to.chain);
+        self.store.rewind(epoch, to);
+        self.uncommitted = self.store.has_store().then_some(epoch);
         true
     }
 
@@ -456,10 +568,12 @@ impl Outgoing {
         let checksum = encoder.last_checksum();
         log.encoder = Some(encoder);
         result?;
-        let number = log.push(checksum, known.end, len, domain);
+        let (number, stored) = log.push(checksum, known.end, len, domain);
         log.known = known;
         let block = BlockId { log: id, number };
         if is_current {
+            self.store.push(stored);
+            self.copy_to_store();
             let effort = self.effort;
             let resets = std::mem::take(&mut self.resets);
             resets.into_iter().for_each(|lane| self.reset_contexts(lane));
@@ -495,9 +609,12 @@ impl Outgoing {
         }
         encoder.encode_stream(stream, block, context).map_err(failed)?.append_to(out);
         let (known, checksum) = (Known::of(encoder), encoder.last_checksum());
-        let number = log.push(checksum, known.end, block.len() as u32, domain);
+        let (number, stored) = log.push(checksum, known.end, block.len() as u32, domain);
         log.known = known;
-        Ok(BlockId { log: log.epoch.log, number })
+        let id = BlockId { log: log.epoch.log, number };
+        self.store.push(stored);
+        self.copy_to_store();
+        Ok(id)
     }
 
     /// Appends a frame that carries a block again: literally at its offset, or encoded anew if it
@@ -581,8 +698,10 @@ impl Outgoing {
                     + inside
                     + buffers
                     + log.blocks.len() * size_of::<SentBlock>()) as u64
+                + log.places.memory()
         };
         self.log.as_ref().map_or(0, of)
+            + self.store.memory()
             + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
     }
 
@@ -620,6 +739,17 @@ const PAGE: u64 = 2 << 20;
 const SPARES: usize = 2;
 /// Pages of the table that the encoder touches when it is built.
 const TRIED: u64 = 4;
+
+/// Largest number of an epoch that is continued: a peer may say anything.
+const MOST_EPOCHS: u64 = 1 << 61;
+
+/// Copies a range of a sending log, and notes whose it is.
+fn content_of(encoder: &Encoder, sharing: Sharing) -> impl FnMut(Range<u64>) -> Content {
+    move |range| {
+        let bytes = encoder.content(range.clone())?.to_vec();
+        Some((bytes, runs_of(encoder.owners(range), sharing)))
+    }
+}
 
 fn geometry(log: u64) -> Geometry {
     Geometry::new(log, log / 4).expect("sizes of logs are checked when they are agreed on")

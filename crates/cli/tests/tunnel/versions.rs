@@ -32,6 +32,8 @@ fn hello(answer: Answer, (oldest, newest): (u64, u64)) -> Vec<u8> {
         sharing: Sharing::All,
         received: 0,
         log: LogState::default(),
+        places: Vec::new(),
+        held_from: 0,
         agent: "oncewire 0.9".into(),
         reason: String::new(),
     };

@@ -80,6 +80,8 @@ pub(crate) fn hello(session: u8) -> Hello {
         sharing: Sharing::All,
         received: 0,
         log: LogState::default(),
+        places: Vec::new(),
+        held_from: 0,
         agent: "byzantine".into(),
         reason: String::new(),
     }

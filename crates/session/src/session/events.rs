@@ -42,6 +42,8 @@ pub enum Event {
     },
     /// From now on the session spends more, or less, CPU time on each block.
     Effort(Decision),
+    /// [`Session::unwritten`] has something for the store of a side.
+    Unwritten(Side),
     /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.
     Memory,
     /// The session is over, and so are its flows; [`Session::take_undelivered`] returns what

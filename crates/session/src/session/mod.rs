@@ -7,6 +7,7 @@ mod lanes;
 mod log_limit;
 mod receive;
 mod reports;
+mod stored;
 mod time;
 mod transmit;
 mod transports;
@@ -26,6 +27,7 @@ use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
 use crate::report::Counters;
+use crate::store::{Finished, FinishedLog, Side, Unwritten};
 use crate::violation::Violation;
 use adapting::Adapting;
 pub use events::{Ended, Event, OpenError, Read, Refused};
@@ -203,8 +205,13 @@ impl Session {
         // A server creates its lanes when the client's HELLO says how many it wants.
         let lanes = if is_client { config.lanes } else { 0 };
         let Logs { outgoing, incoming } = logs.unwrap_or_else(|| Logs {
-            outgoing: Outgoing::new(config.encoder.clone(), config.log, config.contexts),
-            incoming: Incoming::new(config.log, config.contexts),
+            outgoing: Outgoing::new(
+                config.encoder.clone(),
+                config.log,
+                config.contexts,
+                config.store,
+            ),
+            incoming: Incoming::new(config.log, config.contexts, config.store.is_some()),
         });
         let mut session = Session {
             id,
@@ -407,6 +414,7 @@ impl Session {
         if std::mem::replace(&mut self.noted, now) != now {
             self.events.push_back(Event::Memory);
         }
+        self.note_unwritten();
     }
 
     /// Size of the larger of the logs in use, in bytes.

@@ -220,6 +220,7 @@ impl Session {
             }
             match *message {
                 Counted::Control(ref bytes) => out.extend_from_slice(bytes),
+                Counted::Epoch if !self.outgoing.is_committed() => return false,
                 Counted::Epoch => self.outgoing.epoch_message().write(out),
                 Counted::Block(flow, id) => {
                     if !self.outgoing.may_send_again(id) {

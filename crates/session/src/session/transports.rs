@@ -68,6 +68,11 @@ impl Session {
             // The block is of the transport before, and HELLO says whether it was processed.
             return self.lanes[lane].delay_hello(answer);
         }
+        // Where a log can go on matters before anything was processed.
+        let is_first = answer == Answer::New
+            || (answer == Answer::Welcome && self.lanes.iter().all(Lane::is_fresh));
+        let (places, held_from) =
+            if is_first { self.incoming.places() } else { Default::default() };
         let hello = Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
@@ -83,6 +88,8 @@ impl Session {
             sharing: self.config.encoder.shares(),
             received: self.lanes[lane].processed(),
             log: self.incoming.state(),
+            places,
+            held_from,
             agent: self.config.agent.clone(),
             reason: String::new(),
         };
@@ -110,7 +117,7 @@ impl Session {
         self.acknowledged(done);
         let log = self.outgoing.epoch().log;
         if first {
-            if self.outgoing.resume_at(hello.log) {
+            if self.outgoing.resume_at(hello.log, &hello.places, hello.held_from) {
                 self.counters.warm_starts += 1;
                 self.lanes.iter_mut().for_each(|lane| lane.begin_log(log, false));
             } else {
@@ -140,6 +147,7 @@ impl Session {
         self.counters.resumes += u64::from(!first && resumes);
         self.ping(lane, now);
         self.wake(lane);
+        self.note_unwritten();
     }
 
     /// Computes the agreed values from the peer's first HELLO. Returns `false` if that is a

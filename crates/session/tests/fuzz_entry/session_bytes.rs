@@ -29,6 +29,8 @@ pub(crate) fn run(input: &[u8]) {
         sharing: Sharing::All,
         received: 0,
         log: LogState::default(),
+        places: Vec::new(),
+        held_from: 0,
         agent: "peer".into(),
         reason: String::new(),
     };

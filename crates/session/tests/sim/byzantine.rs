@@ -217,6 +217,8 @@ pub(crate) fn run(seed: u64, base: Instant) {
         sharing: Sharing::All,
         received: 0,
         log: LogState::default(),
+        places: Vec::new(),
+        held_from: 0,
         agent: "peer".into(),
         reason: String::new(),
     };

@@ -102,6 +102,8 @@ profiles! {
     restart_warm: RestartWarm, 400;
     restart_half_warm: RestartHalfWarm, 300;
     generations: Generations, 150;
+    crash: Crash, 400;
+    crash_tiny_log: CrashTinyLog, 150;
     everything: Everything, 500;
 }
 

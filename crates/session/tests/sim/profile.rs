@@ -26,13 +26,17 @@ pub(crate) enum Profile {
     RestartHalfWarm,
     /// Three sessions, one after the other, each with the logs of the one before.
     Generations,
+    /// Ends with disks are killed, one or both.
+    Crash,
+    /// The same, with logs of 1 MiB under content many times larger.
+    CrashTinyLog,
     /// All faults at once.
     Everything,
 }
 
 impl Profile {
     pub(crate) fn tiny_log(self) -> bool {
-        self == Profile::TinyLog
+        matches!(self, Profile::TinyLog | Profile::CrashTinyLog)
     }
 
     pub(crate) fn has_faults(self) -> bool {
@@ -57,13 +61,30 @@ impl Profile {
             Profile::Restart
                 | Profile::RestartWarm
                 | Profile::RestartHalfWarm
+                | Profile::Crash
+                | Profile::CrashTinyLog
                 | Profile::Everything
         )
     }
 
+    /// Ends are killed, and go on with what is on disk.
+    pub(crate) fn crashes(self) -> bool {
+        matches!(self, Profile::Crash | Profile::CrashTinyLog)
+    }
+
+    /// Which ends have a store: both as a rule.
+    pub(crate) fn stores(self, dice: &mut Dice) -> [bool; 2] {
+        match self {
+            Profile::Crash | Profile::CrashTinyLog => [!dice.one_in(6), !dice.one_in(6)],
+            _ => [false; 2],
+        }
+    }
+
     pub(crate) fn keeps_logs(self, end: usize) -> bool {
         match self {
-            Profile::RestartWarm | Profile::Generations | Profile::Everything => true,
+            Profile::RestartWarm | Profile::Generations | Profile::Crash | Profile::Everything => {
+                true
+            }
             Profile::RestartHalfWarm => end == 0,
             _ => false,
         }

@@ -10,6 +10,7 @@ use crate::script::{CLIENT, Fault, FlowScript, HalfScript, MS, SECOND, SERVER, S
 fn quiet(profile: Profile) -> Script {
     Script {
         profile,
+        stores: [false; 2],
         lanes: 1,
         logs: [4 << 20; 2],
         max_flows: 1000,

@@ -18,6 +18,8 @@ pub(crate) const SERVER: usize = 1;
 pub(crate) struct Script {
     /// How sessions may end, and what is expected of them.
     pub(crate) profile: Profile,
+    /// Which ends store their logs.
+    pub(crate) stores: [bool; 2],
     pub(crate) lanes: usize,
     /// Log limit of each end, in bytes.
     pub(crate) logs: [u64; 2],
@@ -82,6 +84,8 @@ pub(crate) enum Fault {
     Release { end: usize },
     /// An end is restarted; it may keep its logs.
     Restart { end: usize, keep_logs: bool },
+    /// Ends are killed.
+    Crash { ends: [bool; 2] },
     /// An end closes its session.
     Close { end: usize },
 }
@@ -121,8 +125,10 @@ impl Script {
             faults.extend(Fault::generate(dice_ref, profile, lanes).map(|fault| (at, fault)));
             at += profile.fault_gap(dice_ref) * MS;
         }
+        let stores = profile.stores(dice_ref);
         Script {
             profile,
+            stores,
             lanes,
             logs,
             max_flows,
@@ -185,6 +191,10 @@ impl Fault {
     fn generate(dice: &mut Dice, profile: Profile, lanes: usize) -> Option<Fault> {
         let (end, lane) = (dice.below(2), dice.below(lanes));
         Some(match dice.below(8) {
+            0..=1 if profile.crashes() => {
+                let both = dice.one_in(3);
+                Fault::Crash { ends: [both || end == 0, both || end == 1] }
+            }
             0..=1 if profile.restarts() => {
                 Fault::Restart { end, keep_logs: profile.keeps_logs(end) && dice.one_in(2) }
             }

@@ -31,6 +31,11 @@ impl World {
                 session.release_logs(now);
             }),
             Fault::Restart { end, keep_logs } => self.forget(end, keep_logs),
+            Fault::Crash { ends } => {
+                for end in [CLIENT, SERVER].into_iter().filter(|&end| ends[end]) {
+                    self.crash(end);
+                }
+            }
             Fault::Corrupt { sender, transports } => self.ends[sender].corrupt = transports,
             Fault::Cut { lane } => {
                 if let Some(link) = self.link_of(lane) {

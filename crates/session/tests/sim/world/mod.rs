@@ -1,6 +1,7 @@
 //! A world: two ends, the transports between them, and the applications at both, in simulated time.
 
 mod applications;
+mod disks;
 mod faults;
 mod sessions;
 mod transports;
@@ -43,6 +44,9 @@ enum Job {
     Fault(usize),
     /// The client begins a session.
     Begin,
+    /// The driver of an end asks what is to be written, and something becomes durable.
+    Drain(usize),
+    Disk(usize),
     /// Faults are over.
     Calm,
     /// Everything is done: the session closes, and another begins.
@@ -127,6 +131,7 @@ struct SimFlow {
 struct End {
     session: Option<Session>,
     logs: Option<Logs>,
+    disk: disks::Disk,
     /// By lane.
     links: Vec<Option<usize>>,
     /// When the timer is set to.
@@ -161,6 +166,8 @@ struct Encoding {
 
 pub(crate) struct World {
     profile: Profile,
+    /// Which ends have a store.
+    stores: [bool; 2],
     dice: Dice,
     base: Instant,
     now: Time,
@@ -209,6 +216,10 @@ pub(crate) struct Summary {
     pub(crate) apart_lost: u64,
     /// Blocks that were decoded while other things happened.
     pub(crate) decoded_apart: u64,
+    /// Ends that were killed, and logs that came back from disk.
+    pub(crate) crashes: u64,
+    pub(crate) restored: u64,
+    pub(crate) matched: u64,
 }
 
 impl std::ops::AddAssign for Summary {
@@ -226,6 +237,9 @@ impl std::ops::AddAssign for Summary {
         self.apart += more.apart;
         self.apart_lost += more.apart_lost;
         self.decoded_apart += more.decoded_apart;
+        self.crashes += more.crashes;
+        self.restored += more.restored;
+        self.matched += more.matched;
     }
 }
 
@@ -233,6 +247,7 @@ impl World {
     pub(crate) fn new(script: Script, trace: bool, base: Instant) -> World {
         let mut world = World {
             profile: script.profile,
+            stores: script.stores,
             dice: script.dice,
             base,
             now: 0,
@@ -355,6 +370,8 @@ impl World {
             Job::Reset(flow, end) => self.reset(flow, end),
             Job::Fault(index) => self.fault(self.faults[index]),
             Job::Begin => self.begin(),
+            Job::Drain(end) => self.drain(end),
+            Job::Disk(end) => self.durable(end),
             Job::Calm => self.calm(),
             Job::Next => self.next(),
         }
@@ -363,6 +380,7 @@ impl World {
     fn tally(&mut self, session: &Session) {
         let counters = session.counters();
         self.summary.bytes += counters.received_bytes;
+        self.summary.matched += counters.matched_bytes;
         self.summary.resumes += counters.resumes;
         self.summary.failures += counters.failures;
         self.summary.warm += counters.warm_starts;

@@ -4,7 +4,7 @@
 use super::{Half, Job, World};
 use crate::script::{CLIENT, MS, SECOND, SERVER};
 use oncewire_codec::{EncoderBuilder, Sharing};
-use oncewire_session::{Budget, Config, Ended, Event, ResetCode, Session, Settings};
+use oncewire_session::{Budget, Config, Ended, Event, ResetCode, Session, Settings, StoreKey};
 use std::time::Duration;
 
 impl World {
@@ -32,6 +32,7 @@ impl World {
             dead_after: Duration::from_secs(5),
             grace: Duration::from_secs(20),
             random,
+            store: self.stores[end].then_some(StoreKey([7, end as u64])),
             ..Config::default()
         };
         self.ends[end].delivery = Some((config.delivery.clone(), delivery));
@@ -46,7 +47,7 @@ impl World {
         self.generation += 1;
         self.summary.sessions += 1;
         let config = self.config(CLIENT);
-        let logs = self.ends[CLIENT].logs.take();
+        let logs = self.logs_for(CLIENT, &config);
         self.say(|| format!("session {} begins, logs {}", self.generation, logs.is_some()));
         let session = Session::connect(config, logs, self.instant());
         let end = &mut self.ends[CLIENT];
@@ -111,7 +112,10 @@ impl World {
                 flow.cut = true;
             }
         }
-        let logs = session.into_logs();
+        let mut logs = session.into_logs();
+        if self.stores[end] && keep_logs {
+            self.keep(end, &mut logs);
+        }
         self.ends[end].logs = keep_logs.then_some(logs);
         self.check_budgets(end);
         if end == CLIENT {
@@ -193,7 +197,10 @@ impl World {
 
     pub(super) fn event(&mut self, end: usize, event: Event) {
         let now = self.instant();
-        if !matches!(event, Event::Transmit(_) | Event::Readable(_) | Event::Writable(_)) {
+        if !matches!(
+            event,
+            Event::Transmit(_) | Event::Readable(_) | Event::Writable(_) | Event::Unwritten(_)
+        ) {
             self.say(|| format!("end {end}: {event:?}"));
         }
         match event {
@@ -222,6 +229,7 @@ impl World {
                     );
                 }
             }
+            Event::Unwritten(_) => self.unwritten(end),
             Event::Transmit(lane) => self.pump(end, lane, false),
             Event::Drop(lane) => {
                 self.pump(end, lane, true);

@@ -280,7 +280,7 @@ impl World {
                 self.forget(SERVER, keep);
             }
             let config = self.config(SERVER);
-            let logs = self.ends[SERVER].logs.take();
+            let logs = self.logs_for(SERVER, &config);
             self.say(|| format!("server session, logs {}", logs.is_some()));
             Session::accept_new(config, logs, hello, now).map(|session| {
                 self.ends[SERVER].links = vec![None; session.lanes()];
