@@ -15,3 +15,4 @@ mod logs;
 mod opened;
 mod protocol_doc;
 mod protocol_example;
+mod stored;
