@@ -129,12 +129,21 @@ impl Pair {
     fn new(sharing: Sharing) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
-        Pair::begin([[None, None], [None, None]], sharing, 1, now)
+        Pair::begin([[None, None], [None, None]], [None, None], sharing, now, false)
     }
 
-    /// A session with what is stored.
-    fn begin(stores: [Store; 2], sharing: Sharing, random: u64, now: Instant) -> Pair {
-        let logs = |end: usize| {
+    /// A session with what is in memory, or else with what is stored. The client's disk may be slow.
+    fn begin(
+        stores: [Store; 2],
+        kept: [Option<Logs>; 2],
+        sharing: Sharing,
+        now: Instant,
+        holds: bool,
+    ) -> Pair {
+        // Another session has other names. What is stored says how far the last one got.
+        let ends = stores.iter().flatten().flatten().map(|stored| stored.record.end.offset);
+        let random = 1 + ends.sum::<u64>();
+        let restored = |end: usize| {
             let config = config(sharing, random, end);
             let back = SIDES.into_iter().filter_map(|side| {
                 let stored = stores[end][side as usize].as_ref()?;
@@ -143,7 +152,9 @@ impl Pair {
             });
             Logs::restored(&config, back.collect::<Vec<_>>())
         };
-        let [up, down] = [0, 1].map(logs);
+        let [up, down] = kept;
+        let up = up.unwrap_or_else(|| restored(0));
+        let down = down.unwrap_or_else(|| restored(1));
         let mut client = Session::connect(config(sharing, random, 0), Some(up), now);
         client.attach(0, now);
         let mut hello = Vec::new();
@@ -151,15 +162,15 @@ impl Pair {
         let (hello, _) = Hello::read(&hello).unwrap().unwrap();
         let server = config(sharing, random, 1);
         let server = Session::accept_new(server, Some(down), &hello, now).unwrap();
-        let mut sessions = [Some(client), Some(server)];
-        let mut stores = stores.map(Some);
-        let ends = [0, 1].map(|end| End {
+        let end = |end, session, store, holds| End {
             config: config(sharing, random, end),
-            session: sessions[end].take().unwrap(),
-            store: stores[end].take().unwrap(),
+            session,
+            store,
             held: Vec::new(),
-            holds: false,
-        });
+            holds,
+        };
+        let [up, down] = stores;
+        let ends = [end(0, client, up, holds), end(1, server, down, false)];
         let mut pair = Pair { ends, now, sharing, wire: 0 };
         pair.exchange();
         pair
@@ -167,9 +178,34 @@ impl Pair {
 
     /// Both ends are killed, and begin again with what is stored.
     fn restart(self, change: impl FnOnce(&mut [Store; 2])) -> Pair {
-        let mut stores = self.ends.map(|end| end.store);
+        self.restart_of([true; 2], change, false)
+    }
+
+    /// As [`Pair::restart`] of some ends; the others keep their logs in memory.
+    fn restart_of(
+        self,
+        killed: [bool; 2],
+        change: impl FnOnce(&mut [Store; 2]),
+        holds: bool,
+    ) -> Pair {
+        self.check();
+        let Pair { ends, now, sharing, .. } = self;
+        let mut kept = [None, None];
+        let mut stores = [[None, None], [None, None]];
+        for (nth, end) in ends.into_iter().enumerate() {
+            kept[nth] = (!killed[nth]).then(|| end.session.into_logs());
+            stores[nth] = end.store;
+        }
         change(&mut stores);
-        Pair::begin(stores, self.sharing, 77, self.now + Duration::from_secs(5))
+        Pair::begin(stores, kept, sharing, now + Duration::from_secs(5), holds)
+    }
+
+    /// No frame has failed: none referred to what the other end does not hold.
+    fn check(&self) {
+        for end in &self.ends {
+            assert_eq!(end.session.counters().failures, 0, "a frame failed");
+            assert_eq!(end.session.ended(), None);
+        }
     }
 
     fn exchange(&mut self) {
@@ -209,6 +245,7 @@ impl Pair {
             self.exchange();
         }
         assert!(got == content, "bytes out equal bytes in");
+        self.check();
         self.wire - before
     }
 
@@ -257,7 +294,81 @@ fn logs_go_on_from_the_highest_place_of_both() {
         let wire = pair.upload(Owner::default(), &content);
         let new = content.len() - end as usize;
         assert!((new..new + 5000).contains(&wire), "{wire} bytes, {new} of them new");
+        // What follows is stored, too, and nothing of what was dropped.
+        let mut pair = pair.restart(|_| {});
+        assert_eq!(
+            (pair.warm(), pair.ends[0].session.offsets().0),
+            (1, end + content.len() as u64)
+        );
+        assert!(pair.upload(Owner::default(), &content) < 8000);
     }
+}
+
+#[test]
+fn one_end_restarts_again_and_again_with_less_than_it_had() {
+    for killed in [0, 1] {
+        let mut rng = fastrand::Rng::with_seed(killed as u64);
+        let mut pair = Pair::new(Sharing::All);
+        for turn in 0..12 {
+            // Content that is new, so that chains differ wherever logs do.
+            pair.upload(Owner::default(), &incompressible(100 + turn, MIB));
+            let mut to = 0;
+            let side = SIDES[killed];
+            pair = pair.restart_of(
+                [killed == 0, killed == 1],
+                |stores| {
+                    let stored = stores[killed][side as usize].as_mut().expect("a log");
+                    let places = &stored.record.places;
+                    let place = places[places.len() - 1 - rng.usize(..places.len().min(30))];
+                    stored.rewind(place);
+                    to = place.offset;
+                },
+                false,
+            );
+            // The survivor knows the chain at every place.
+            assert_eq!(pair.warm(), 1, "turn {turn}, end {killed} restarts");
+            assert_eq!(pair.ends[0].session.offsets().0, to, "turn {turn}, end {killed} restarts");
+        }
+    }
+}
+
+#[test]
+fn nothing_refers_to_what_the_decoder_has_lost() {
+    let content = incompressible(14, 2 * MIB);
+    let mut pair = Pair::new(Sharing::All);
+    pair.upload(Owner::default(), &content);
+    let mut from = 0;
+    let mut pair = pair.restart(|stores| {
+        let stored = stores[1][Side::Receiving as usize].as_mut().expect("a log");
+        stored.pieces.drain(..stored.pieces.len() / 2);
+        from = stored.pieces[0].offset as usize;
+        stored.record.from = from as u64;
+    });
+    assert_eq!(pair.warm(), 1);
+    let wire = pair.upload(Owner::default(), &content);
+    assert!((from..from + 10_000).contains(&wire), "{wire} bytes, of {from} that were lost");
+}
+
+#[test]
+fn an_encoder_that_has_forgotten_an_epoch_does_not_use_its_number_again() {
+    let content = incompressible(15, MIB);
+    let mut pair = Pair::new(Sharing::All);
+    pair.upload(Owner::default(), &content);
+    let mut pair = pair.restart(|_| {}).restart(|_| {});
+    pair.upload(Owner::default(), &content[..1000]);
+    let mut pair = pair.restart(|stores| {
+        let epoch = |store: &mut Store, side: Side| {
+            let stored = store[side as usize].as_mut().expect("a log");
+            std::mem::replace(&mut stored.record.header.epoch.number, 0)
+        };
+        assert_eq!(epoch(&mut stores[0], Side::Sending), 2);
+        let known = stores[1][Side::Receiving as usize].as_ref().expect("a log");
+        assert_eq!(known.record.header.epoch.number, 2);
+    });
+    assert_eq!(pair.warm(), 1);
+    assert!(pair.upload(Owner::default(), &content) < 6000);
+    let written = pair.ends[0].store[0].as_ref().expect("a log").record.header.epoch.number;
+    assert_eq!(written, 3);
 }
 
 #[test]
@@ -282,15 +393,9 @@ fn nothing_is_sent_before_its_epoch_is_durable() {
         if restarted {
             pair.upload(Owner::default(), &incompressible(6, 100_000));
             pair.exchange();
-            pair = pair.restart(|_| {});
+            pair = pair.restart_of([true; 2], |_| {}, true);
         }
-        // A restarted log continues at once, and waits only with its first EPOCH; so hold from the
-        // beginning.
         pair.ends[0].holds = true;
-        if restarted {
-            let stores = pair.ends.map(|end| end.store);
-            pair = Pair::begin_held(stores, pair.now);
-        }
         let before = pair.wire;
         let flow = pair.ends[0].session.open(b"tcp:a:1", b"", pair.now).unwrap();
         pair.ends[0].session.write(flow, &content);
@@ -307,43 +412,6 @@ fn nothing_is_sent_before_its_epoch_is_durable() {
         pair.ends[0].drain();
         pair.exchange();
         assert!(pair.wire - before > 16_000, "{restarted}: {} bytes", pair.wire - before);
-    }
-}
-
-impl Pair {
-    /// As [`Pair::begin`], with a client whose disk is slow.
-    fn begin_held(stores: [Store; 2], now: Instant) -> Pair {
-        let now = now + Duration::from_secs(5);
-        let kept = |end: usize| {
-            let config = config(Sharing::All, 99, end);
-            let back: Vec<_> = SIDES
-                .into_iter()
-                .filter_map(|side| {
-                    Some(stores[end][side as usize].as_ref()?.restore(&config, side))
-                })
-                .filter_map(Result::ok)
-                .collect();
-            Logs::restored(&config, back)
-        };
-        let mut client = Session::connect(config(Sharing::All, 99, 0), Some(kept(0)), now);
-        client.attach(0, now);
-        let mut hello = Vec::new();
-        client.transmit(0, MIB, now, &mut hello);
-        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
-        let server =
-            Session::accept_new(config(Sharing::All, 99, 1), Some(kept(1)), &hello, now).unwrap();
-        let [up, down] = stores;
-        let end = |end, session, store, holds| End {
-            config: config(Sharing::All, 99, end),
-            session,
-            store,
-            held: Vec::new(),
-            holds,
-        };
-        let ends = [end(0, client, up, true), end(1, server, down, false)];
-        let mut pair = Pair { ends, now, sharing: Sharing::All, wire: 0 };
-        pair.exchange();
-        pair
     }
 }
 
