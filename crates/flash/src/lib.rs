@@ -43,6 +43,8 @@ pub mod format;
 mod index;
 pub mod model;
 mod options;
+#[cfg(feature = "store")]
+pub mod store;
 #[cfg(feature = "codec")]
 mod table;
 mod unbuffered;

@@ -1,0 +1,487 @@
+//! One log in its file: append, commit, read, rewind.
+//!
+//! What holds after a crash at any moment is the last commit, whole: units are sealed into places
+//! that no commit refers to, and a commit writes the state that the one before it did not write.
+//! Which units count is what state and footers say by their tags, so whatever else lies in the file,
+//! of an earlier use or of content that was taken back, is not there.
+
+use super::error::{AppendError, Failed, HeaderError, Lost};
+use super::layout::{
+    Footer, LogHeader, OVERHEAD, Place, Shape, State, UNIT, UNIT_CONTENT, content_of, open,
+    peek_state, seal,
+};
+use super::seal::Sealer;
+use crate::device::{Aligned, Device, PAGE};
+use std::fmt;
+use std::ops::Range;
+
+/// Largest gap between appended bytes, in bytes: padding of a content log is shorter than a block.
+pub const MAX_GAP: u64 = 1 << 20;
+
+/// A log that is open.
+///
+/// It has no thread: each call returns when its reads and writes are done. After a failure, every
+/// call that writes fails, and the content of the last commit is there when it is opened again.
+pub struct DiskLog {
+    device: Box<dyn Device>,
+    header: LogHeader,
+    sealer: Sealer,
+    about: Vec<u8>,
+    /// Number of the newest state.
+    number: u64,
+    state: State,
+    /// The unit that the tail lies in, with its content in its place.
+    unit: Aligned,
+    /// Units may be written up to here until the next commit.
+    limit: u64,
+    /// Content was taken back or skipped, and a commit must say so before anything is written.
+    must_commit: bool,
+    failed: Option<Failed>,
+    /// Number of the state that was found when it was opened.
+    found: u64,
+    /// Footers of this segment and later ones are of this opening.
+    own: u64,
+    /// The footer that was read last.
+    footer: Option<(u64, Option<Footer>)>,
+    /// The unit that was read last, by its first offset.
+    read: (Option<u64>, Aligned),
+}
+
+impl fmt::Debug for DiskLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskLog").field("name", &self.name()).field("fill", &self.fill()).finish()
+    }
+}
+
+/// What a log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// Lowest offset that counts.
+    pub low: u64,
+    /// End of the content.
+    pub tail: u64,
+    /// When the last commit was: seconds since 1970.
+    pub time: u64,
+    /// Bytes appended since the log was made.
+    pub written: u64,
+    /// Bytes given up since the log was made: skipped, or not readable when they were needed.
+    pub lost: u64,
+}
+
+impl DiskLog {
+    /// Makes an empty log on a device, whose first offset is `start`, and waits until it is durable.
+    pub(super) fn create(
+        device: Box<dyn Device>,
+        header: LogHeader,
+        sealer: Sealer,
+        about: Vec<u8>,
+        owner: &[u8],
+        time: u64,
+    ) -> Result<DiskLog, Failed> {
+        let shape = header.shape;
+        let state = State { tags: vec![0; shape.units as usize], ..State::default() };
+        // The first commit is number 1.
+        let mut log = DiskLog::over(device, header, sealer, about, 0, state);
+        let page = log.header.write();
+        log.device.write(0, &page)?;
+        log.device.write(PAGE as u64, &page)?;
+        log.commit(owner, time)?;
+        Ok(log)
+    }
+
+    /// Opens a log. Writes nothing.
+    pub(super) fn open(
+        device: Box<dyn Device>,
+        header: LogHeader,
+        sealer: Sealer,
+        about: Vec<u8>,
+    ) -> Result<DiskLog, HeaderError> {
+        let shape = header.shape;
+        if device.size() < shape.size() {
+            return Err(HeaderError::Truncated);
+        }
+        let read = |at| read_state(device.as_ref(), shape, &sealer, &header.id, at);
+        let states = [read(0), read(1)];
+        let newest = states.into_iter().flatten().max_by_key(|(number, _)| *number);
+        let (number, state) = newest.ok_or(HeaderError::Corrupt)?;
+        Ok(DiskLog::over(device, header, sealer, about, number, state))
+    }
+
+    fn over(
+        device: Box<dyn Device>,
+        header: LogHeader,
+        sealer: Sealer,
+        about: Vec<u8>,
+        number: u64,
+        state: State,
+    ) -> DiskLog {
+        let mut unit = Aligned::new(UNIT);
+        let content = content_of(&unit).start;
+        unit[content..content + state.last.len()].copy_from_slice(&state.last);
+        DiskLog {
+            limit: header.shape.limit(state.tail),
+            found: number,
+            own: state.tail / header.shape.segment(),
+            device,
+            header,
+            sealer,
+            about,
+            number,
+            state,
+            unit,
+            must_commit: false,
+            failed: None,
+            footer: None,
+            read: (None, Aligned::new(UNIT)),
+        }
+    }
+
+    /// The header of its file.
+    #[must_use]
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    /// What its owner said about it when it was made.
+    #[must_use]
+    pub fn about(&self) -> &[u8] {
+        &self.about
+    }
+
+    /// The owner's state of the last commit.
+    #[must_use]
+    pub fn owner_state(&self) -> &[u8] {
+        &self.state.owner
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        let State { tail, time, written, lost, .. } = self.state;
+        Fill { low: self.low(), tail, time, written, lost }
+    }
+
+    fn low(&self) -> u64 {
+        self.state.low.max(self.header.shape.low(self.state.tail))
+    }
+
+    /// Offset up to which bytes can be appended before the next commit.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        if self.must_commit { self.state.tail } else { self.limit }
+    }
+
+    /// Appends bytes. They are durable after the next commit. Zeros fill a gap before them, which
+    /// may be [`MAX_GAP`] bytes long.
+    ///
+    /// # Errors
+    /// [`AppendError::NeedsCommit`] beyond [`DiskLog::limit`], [`AppendError::Gap`], and
+    /// [`AppendError::Failed`] from the first failure of the medium on.
+    pub fn append(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AppendError> {
+        self.check()?;
+        let end = self.state.tail;
+        match offset.checked_sub(end) {
+            Some(0..=MAX_GAP) => {}
+            _ => return Err(AppendError::Gap { offset, end }),
+        }
+        if self.must_commit || offset.saturating_add(bytes.len() as u64) > self.limit {
+            return Err(AppendError::NeedsCommit);
+        }
+        let mut gap = (offset - end) as usize;
+        while gap > 0 {
+            let len = gap.min(PAGE);
+            self.fill_unit(&[0; PAGE][..len])?;
+            gap -= len;
+        }
+        self.fill_unit(bytes)?;
+        self.state.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn fill_unit(&mut self, mut bytes: &[u8]) -> Result<(), Failed> {
+        while !bytes.is_empty() {
+            let filled = self.header.shape.unit_fill(self.state.tail);
+            let (now, rest) = bytes.split_at(bytes.len().min(UNIT_CONTENT - filled));
+            let at = content_of(&self.unit).start + filled;
+            self.unit[at..at + now.len()].copy_from_slice(now);
+            self.state.tail += now.len() as u64;
+            if filled + now.len() == UNIT_CONTENT {
+                let start = self.state.tail - UNIT_CONTENT as u64;
+                let written = self.write_unit(start);
+                self.note(written)?;
+            }
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes the unit that is full, and the footer of its segment behind its last one.
+    fn write_unit(&mut self, start: u64) -> Result<(), Failed> {
+        let shape = self.header.shape;
+        let id = self.header.id;
+        let tag = seal(&mut self.sealer, &id, Place::Unit(start), &mut self.unit);
+        self.device.write(shape.unit_at(start), &self.unit)?;
+        let unit = shape.unit_of(start);
+        self.state.tags[unit] = tag;
+        if unit + 1 == shape.units as usize {
+            let segment = start / shape.segment();
+            let mut page = Aligned::new(PAGE);
+            let tags = std::mem::replace(&mut self.state.tags, vec![0; unit + 1]);
+            let content = content_of(&page);
+            // The time is that of the commit before, since there is no clock here.
+            Footer { number: self.number, time: self.state.time, tags }.write(&mut page[content]);
+            seal(&mut self.sealer, &id, Place::Footer(segment), &mut page);
+            self.device.write(shape.footer_at(segment), &page)?;
+            self.footer = None;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was appended durable, together with its owner's state. Two syncs.
+    ///
+    /// # Errors
+    /// If the medium fails, or the state is larger than was agreed when the log was made.
+    pub fn commit(&mut self, owner: &[u8], time: u64) -> Result<(), Failed> {
+        self.check()?;
+        if owner.len() > self.header.shape.state as usize {
+            return Err(Failed(format!("a state of {} bytes is too large", owner.len())));
+        }
+        let committed = self.commit_now(owner, time);
+        self.note(committed)
+    }
+
+    fn commit_now(&mut self, owner: &[u8], time: u64) -> Result<(), Failed> {
+        let shape = self.header.shape;
+        let start = content_of(&self.unit).start;
+        let last = start..start + shape.unit_fill(self.state.tail);
+        self.state.low = self.low();
+        self.state.time = time;
+        self.state.last = self.unit[last].to_vec();
+        self.state.owner = owner.to_vec();
+        let len = self.state.len();
+        let mut block = Aligned::new(len.next_multiple_of(PAGE));
+        let content = content_of(&block[..len]);
+        self.state.write(&mut block[content]);
+        let number = self.number + 1;
+        seal(&mut self.sealer, &self.header.id, Place::State(number), &mut block[..len]);
+        // What the state refers to comes first.
+        self.device.sync()?;
+        self.device.write(shape.state_at(number), &block)?;
+        self.device.sync()?;
+        self.number = number;
+        self.limit = shape.limit(self.state.tail);
+        self.must_commit = false;
+        Ok(())
+    }
+
+    /// Takes back everything at `to` and above. The next commit makes that durable, and nothing can
+    /// be appended before it.
+    ///
+    /// # Errors
+    /// [`AppendError::Gap`] if `to` is not within the log, and [`AppendError::Failed`].
+    pub fn truncate(&mut self, to: u64) -> Result<(), AppendError> {
+        self.check()?;
+        let (low, end) = (self.low(), self.state.tail);
+        if !(low..=end).contains(&to) {
+            return Err(AppendError::Gap { offset: to, end });
+        }
+        let shape = self.header.shape;
+        let start = to - shape.unit_fill(to) as u64;
+        // Before anything changes: content of the unit that the new end lies in.
+        let last = (start < to && start < end).then(|| {
+            let mut last = vec![0; (to - start) as usize];
+            self.read(start.max(low), &mut last[(start.max(low) - start) as usize..]).map(|()| last)
+        });
+        if to / shape.segment() != end / shape.segment() {
+            let footer = self.footer(to / shape.segment());
+            self.state.tags =
+                footer.map_or_else(|| vec![0; shape.units as usize], |footer| footer.tags.clone());
+        }
+        self.state.tags[shape.unit_of(to)..].fill(0);
+        self.own = self.own.min(to / shape.segment());
+        self.state.tail = to;
+        self.state.low = low;
+        let at = content_of(&self.unit).start;
+        match last {
+            Some(Ok(last)) => self.unit[at..at + last.len()].copy_from_slice(&last),
+            // The rest of the unit is lost, so nothing below the end counts.
+            Some(Err(_)) => {
+                self.state.lost += to - low;
+                self.state.low = to;
+            }
+            None => {}
+        }
+        self.forget_reads();
+        Ok(())
+    }
+
+    /// Gives up everything, and goes on at `offset`. The next commit makes that durable, and nothing
+    /// can be appended before it.
+    ///
+    /// # Errors
+    /// [`AppendError::Failed`].
+    pub fn restart(&mut self, offset: u64) -> Result<(), AppendError> {
+        self.check()?;
+        self.state.lost += offset.saturating_sub(self.state.tail);
+        self.state.tags.fill(0);
+        (self.state.tail, self.state.low) = (offset, offset);
+        self.forget_reads();
+        Ok(())
+    }
+
+    fn forget_reads(&mut self) {
+        self.must_commit = true;
+        self.footer = None;
+        self.read.0 = None;
+    }
+
+    /// Fills `into` with the content from `offset` on.
+    ///
+    /// # Errors
+    /// [`Lost`], with the unit that cannot be read.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), Lost> {
+        let end = offset.saturating_add(into.len() as u64);
+        if offset < self.low() || end > self.state.tail {
+            return Err(Lost { start: offset, end });
+        }
+        let shape = self.header.shape;
+        let newest = self.state.tail - shape.unit_fill(self.state.tail) as u64;
+        let (mut at, mut into) = (offset, into);
+        while !into.is_empty() {
+            let skip = shape.unit_fill(at);
+            let start = at - skip as u64;
+            let len = into.len().min(UNIT_CONTENT - skip);
+            let (now, rest) = into.split_at_mut(len);
+            if start < newest {
+                self.load(start)?;
+            }
+            let unit = if start < newest { &self.read.1 } else { &self.unit };
+            let content = content_of(unit).start + skip;
+            now.copy_from_slice(&unit[content..content + len]);
+            at += len as u64;
+            into = rest;
+        }
+        Ok(())
+    }
+
+    /// Reads and opens a unit that was written.
+    fn load(&mut self, start: u64) -> Result<(), Lost> {
+        if self.read.0 == Some(start) {
+            return Ok(());
+        }
+        self.read.0 = None;
+        let lost = Lost { start, end: start + UNIT_CONTENT as u64 };
+        let shape = self.header.shape;
+        let (segment, unit) = (start / shape.segment(), shape.unit_of(start));
+        let tag = match segment == self.state.tail / shape.segment() {
+            true => self.state.tags[unit],
+            false => self.footer(segment).map_or(0, |footer| footer.tags[unit]),
+        };
+        let block = &mut self.read.1;
+        if tag == 0 || self.device.read(shape.unit_at(start), block).is_err() {
+            return Err(lost);
+        }
+        match open(&self.sealer, &self.header.id, Place::Unit(start), block) {
+            Some(found) if found == tag => {
+                self.read.0 = Some(start);
+                Ok(())
+            }
+            _ => Err(lost),
+        }
+    }
+
+    fn footer(&mut self, segment: u64) -> Option<&Footer> {
+        if self.footer.as_ref().is_none_or(|(number, _)| *number != segment) {
+            let shape = self.header.shape;
+            let mut page = Aligned::new(PAGE);
+            let read = self.device.read(shape.footer_at(segment), &mut page);
+            let opened = read.is_ok()
+                && open(&self.sealer, &self.header.id, Place::Footer(segment), &mut page).is_some();
+            let content = content_of(&page);
+            // One that was written after a commit is not for the state before it, which is found if
+            // that of the commit decays.
+            let footer = opened
+                .then(|| Footer::read(shape, &page[content]))
+                .filter(|footer| segment >= self.own || footer.number < self.found);
+            self.footer = Some((segment, footer));
+        }
+        self.footer.as_ref()?.1.as_ref()
+    }
+
+    /// When the oldest content was written, to a commit: seconds since 1970. `None` if that is not
+    /// known.
+    pub fn oldest(&mut self) -> Option<u64> {
+        let segment = self.header.shape.segment();
+        let (low, tail) = (self.low(), self.state.tail);
+        match (low < tail, low / segment == tail / segment) {
+            (false, _) => None,
+            (true, true) => {
+                Some(self.header.created.max(if low == 0 { 0 } else { self.state.time }))
+            }
+            (true, false) => self.footer(low / segment).map(|footer| footer.time),
+        }
+    }
+
+    /// Reads everything. Calls `progress` with the bytes that were read so far, and returns what is
+    /// lost, in order.
+    pub fn scrub(&mut self, progress: &mut dyn FnMut(u64)) -> Vec<Range<u64>> {
+        let mut lost: Vec<Range<u64>> = Vec::new();
+        let (low, tail) = (self.low(), self.state.tail);
+        let mut buffer = vec![0; UNIT_CONTENT];
+        let mut at = low;
+        while at < tail {
+            let len = (UNIT_CONTENT - self.header.shape.unit_fill(at)).min((tail - at) as usize);
+            if self.read(at, &mut buffer[..len]).is_err() {
+                let end = at + len as u64;
+                match lost.last_mut() {
+                    Some(last) if last.end == at => last.end = end,
+                    _ => lost.push(at..end),
+                }
+            }
+            at += len as u64;
+            progress(at - low);
+        }
+        lost
+    }
+
+    fn check(&self) -> Result<(), Failed> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn note<T>(&mut self, result: Result<T, Failed>) -> Result<T, Failed> {
+        if let Err(failed) = &result {
+            self.failed = Some(failed.clone());
+        }
+        result
+    }
+}
+
+impl Shape {
+    /// Bytes before an offset in its unit.
+    fn unit_fill(self, offset: u64) -> usize {
+        (offset % self.segment()) as usize % UNIT_CONTENT
+    }
+}
+
+/// Reads the state with an even or an odd number.
+fn read_state(
+    device: &dyn Device,
+    shape: Shape,
+    sealer: &Sealer,
+    log: &[u8; 16],
+    parity: u64,
+) -> Option<(u64, State)> {
+    let at = shape.state_at(parity);
+    let mut page = Aligned::new(PAGE);
+    device.read(at, &mut page).ok()?;
+    let (number, len) = peek_state(&page)?;
+    let most = (shape.state_at(1) - shape.state_at(0)) as usize;
+    if !(OVERHEAD..=most).contains(&len) || number % 2 != parity || number >= u64::MAX >> 1 {
+        return None;
+    }
+    let mut block = Aligned::new(len.next_multiple_of(PAGE));
+    device.read(at, &mut block).ok()?;
+    open(sealer, log, Place::State(number), &mut block[..len])?;
+    let content = content_of(&block[..len]);
+    Some((number, State::read(shape, &block[content])?))
+}
