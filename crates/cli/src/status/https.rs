@@ -44,7 +44,8 @@ pub(super) fn section(services: &[HttpsStatus]) -> Section {
 /// Why connections of a service passed untouched, and who refused it.
 fn notes(service: &HttpsStatus) -> Vec<String> {
     let name = &service.name;
-    let passed = service.passed.iter().map(|(why, &count)| (told(why), count));
+    let passed = service.passed.iter().map(|(why, &count)| (told(why, "passed untouched"), count));
+    let ended = service.ended.iter().map(|(why, &count)| (told(why, "ended"), count));
     let others = [
         ("times that a client refused the certificate", service.refused_by_clients),
         ("no TLS at the client's side", service.failed_handshakes),
@@ -54,7 +55,7 @@ fn notes(service: &HttpsStatus) -> Vec<String> {
         ),
     ];
     let others = others.into_iter().map(|(what, count)| (what.to_owned(), count));
-    let counted = passed.chain(others).filter(|(_, count)| *count > 0);
+    let counted = passed.chain(ended).chain(others).filter(|(_, count)| *count > 0);
     let last = service.last_problem.iter().map(|why| format!("last problem: {why}"));
     counted
         .map(|(what, count)| format!("{name}: {what}: {}", count_of(count)))
@@ -62,8 +63,8 @@ fn notes(service: &HttpsStatus) -> Vec<String> {
         .collect()
 }
 
-/// A reason in words.
-fn told(why: &str) -> String {
+/// What became of connections, and the reason in words.
+fn told(why: &str, what: &str) -> String {
     let words = match why {
         "not_tls" => "they were not TLS",
         "other_name" => "their TLS was for another name, or for none",
@@ -79,9 +80,9 @@ fn told(why: &str) -> String {
         "origin_protocol" => "the origin's TLS is another",
         "origin_timeout" => "the origin did not answer in time",
         "origin_failed" => "TLS to the origin failed",
-        other => return format!("passed untouched ({other})"),
+        other => return format!("{what} ({other})"),
     };
-    format!("passed untouched, as {words}")
+    format!("{what}, as {words}")
 }
 
 #[cfg(test)]
@@ -95,7 +96,8 @@ mod tests {
         let service = |name: &str| HttpsStatus {
             name: name.into(),
             opened: 1_234_567,
-            passed: [("origin_issuer".to_owned(), 12), ("news".to_owned(), 1)].into(),
+            passed: [("origin_refused".to_owned(), 12), ("news".to_owned(), 1)].into(),
+            ended: [("origin_issuer".to_owned(), 12)].into(),
             refused_by_clients: 3,
             clients_passed: 2,
             received: 1_000_000_000,
@@ -119,7 +121,8 @@ mod tests {
         for shown in [
             "1,234,567",
             "90.0 %",
-            "as the other end does not trust",
+            "passed untouched, as the origin refused the other end: 12",
+            "ended, as the other end does not trust the origin's CA: 12",
             "passed untouched (news): 1",
             "11 more services: --json",
         ] {

@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, FlowSignals};
 use oncewire_session::{FlowId, Read};
+use rustls::AlertDescription;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +67,22 @@ impl Reason {
 
     pub(crate) fn name(self) -> &'static str {
         Reason::ALL[self as usize].1
+    }
+
+    /// The alert (RFC 8446, section 6.2) that ends an application's connection, because nobody should
+    /// talk to this origin; `None` if the application can judge by itself.
+    pub(crate) fn alert(self) -> Option<AlertDescription> {
+        match self {
+            Reason::Expired => Some(AlertDescription::CertificateExpired),
+            Reason::Issuer => Some(AlertDescription::UnknownCA),
+            Reason::Name => Some(AlertDescription::UnrecognisedName),
+            Reason::Pin | Reason::Certificate => Some(AlertDescription::BadCertificate),
+            Reason::ClientCertificate
+            | Reason::Refused
+            | Reason::Protocol
+            | Reason::Timeout
+            | Reason::Failed => None,
+        }
     }
 
     fn parse(name: &str) -> Reason {

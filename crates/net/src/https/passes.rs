@@ -17,7 +17,7 @@ const MOST: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
 /// How long a refusal is remembered that only people can change: a day.
 const LONG: Duration = Duration::from_secs(24 * 3600);
-/// How long a certificate of an origin counts as broken: until its operator may have replaced it.
+/// How often a broken certificate of an origin is news.
 const SHORT: Duration = Duration::from_secs(60);
 
 /// Why the bytes of a connection to a named service passed untouched.
@@ -36,6 +36,11 @@ pub(super) enum Why {
 }
 
 impl Why {
+    /// Whether the connection ends instead.
+    fn ends(self) -> bool {
+        matches!(self, Why::Origin(reason) if reason.alert().is_some())
+    }
+
     /// As programs see it in `status`.
     pub(super) fn name(self) -> String {
         match self {
@@ -93,7 +98,8 @@ impl Passes {
         let map = lock(&self.0);
         let key = |from| Key { from, name: name.to_owned(), port };
         let all = [Some(from.clone()), None].map(|from| map.get(&key(from)).copied());
-        all.into_iter().flatten().find(|(_, until)| now < *until).map(|(why, _)| why)
+        let lasting = all.into_iter().flatten().filter(|(_, until)| now < *until);
+        lasting.map(|(why, _)| why).find(|why| !why.ends())
     }
 
     /// A client has refused our certificate. Returns whether that is news.
@@ -102,7 +108,8 @@ impl Passes {
         self.remember(key, Why::Client, now + LONG, now)
     }
 
-    /// TLS with an origin has failed. Returns whether that is news.
+    /// TLS with an origin has failed. Returns whether that is news. If nobody should talk to the
+    /// origin, nothing passes: the next connection tries again.
     pub(super) fn origin_failed(
         &self,
         name: &str,
@@ -194,7 +201,6 @@ mod tests {
         for (reason, time) in [
             (Reason::ClientCertificate, LONG),
             (Reason::Refused, LONG),
-            (Reason::Expired, SHORT),
             (Reason::Failed, Duration::ZERO),
         ] {
             let name = format!("{}.example", reason.name());
@@ -203,6 +209,14 @@ mod tests {
             assert_eq!(why(time), None, "{reason:?}");
             let before = time.checked_sub(Duration::from_millis(1));
             assert_eq!(before.and_then(why), before.map(|_| Why::Origin(reason)), "{reason:?}");
+        }
+        // What nobody should talk to never passes, and is news once a minute.
+        for reason in [Reason::Expired, Reason::Issuer, Reason::Name, Reason::Pin] {
+            let name = format!("{}.example", reason.name());
+            let failed = |at| passes.origin_failed(&name, 443, reason, now + at);
+            assert!(failed(Duration::ZERO) && !failed(SHORT / 2), "{reason:?}");
+            assert_eq!(passes.why(&from("a"), &name, 443, now), None, "{reason:?}");
+            assert!(failed(2 * SHORT), "{reason:?}");
         }
     }
 

@@ -12,8 +12,11 @@ pub struct HttpsStatus {
     /// Connections that were opened.
     pub opened: u64,
     /// Connections whose bytes passed untouched, by reason: `client_refused_certificate`,
-    /// `origin_issuer` and so on.
+    /// `origin_refused` and so on.
     pub passed: BTreeMap<String, u64>,
+    /// Connections that ended with an alert, because the origin's certificate was not accepted, by
+    /// reason: `origin_expired` and so on.
+    pub ended: BTreeMap<String, u64>,
     /// Connections in which a client refused the certificate.
     pub refused_by_clients: u64,
     /// Connections whose TLS failed for another reason at the client's side.

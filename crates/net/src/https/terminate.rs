@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::StartHandshake;
 use tracing::{debug, info, warn};
@@ -62,6 +63,8 @@ struct Inner {
 struct ServiceState {
     opened: AtomicU64,
     passed: Mutex<BTreeMap<Why, u64>>,
+    /// Connections that ended, because the origin's certificate was not accepted.
+    ended: Mutex<BTreeMap<Why, u64>>,
     refused: AtomicU64,
     failed: AtomicU64,
     carried: Arc<Carried>,
@@ -149,7 +152,8 @@ impl Https {
             HttpsStatus {
                 name: service.to_string(),
                 opened: state.opened.load(Ordering::Relaxed),
-                passed: lock(&state.passed).iter().map(|(why, &n)| (why.name(), n)).collect(),
+                passed: by_name(&state.passed),
+                ended: by_name(&state.ended),
                 refused_by_clients: state.refused.load(Ordering::Relaxed),
                 failed_handshakes: state.failed.load(Ordering::Relaxed),
                 clients_passed: clients[at],
@@ -171,6 +175,10 @@ impl Https {
             (None, None) => Err(AuthorityError::Make(rcgen::Error::CouldNotParseCertificate)),
         }
     }
+}
+
+fn by_name(counts: &Mutex<BTreeMap<Why, u64>>) -> BTreeMap<String, u64> {
+    lock(counts).iter().map(|(why, &n)| (why.name(), n)).collect()
 }
 
 /// What an application wants.
@@ -197,6 +205,16 @@ pub(crate) struct TlsFlow<'a> {
     pub(crate) driver: &'a Arc<Driver>,
     pub(crate) flow: FlowId,
     pub(crate) signals: &'a FlowSignals,
+}
+
+/// Ends an application's connection before its handshake, with a reason.
+async fn end(mut stream: TcpStream, alert: AlertDescription) {
+    // A fatal alert in a record without encryption (RFC 8446, sections 5.1 and 6).
+    let record = [0x15, 3, 3, 0, 2, 2, alert.into()];
+    // Whoever is gone needs no reason.
+    if stream.write_all(&record).await.is_ok() {
+        let _ = stream.shutdown().await;
+    }
 }
 
 impl TlsFlow<'_> {
@@ -269,8 +287,12 @@ impl TlsFlow<'_> {
             Some((Answer::Tls(protocol), rest)) => (protocol, rest),
             Some((Answer::No(reason, text), _)) => {
                 self.origin_failed(reason, &text);
-                let _ = self.reset("no TLS with the origin");
-                return Client::Pass(stream, hello.bytes);
+                let done = self.reset("no TLS with the origin");
+                let Some(alert) = reason.alert() else {
+                    return Client::Pass(stream, hello.bytes);
+                };
+                end(stream, alert).await;
+                return done;
             }
             None => {
                 reset_on_drop(&stream);
@@ -332,7 +354,13 @@ impl TlsFlow<'_> {
 
     fn origin_failed(&self, reason: Reason, text: &str) {
         static FAILED: LogLimit = LogLimit::new();
-        self.passed(Why::Origin(reason), text);
+        let ends = reason.alert().is_some();
+        if ends {
+            let state = &self.https.0.states[self.at];
+            *lock(&state.ended).entry(Why::Origin(reason)).or_default() += 1;
+        } else {
+            self.passed(Why::Origin(reason), text);
+        }
         let (passes, now) = (&self.https.0.passes, Instant::now());
         let is_news = passes.origin_failed(self.name(), self.target.port(), reason, now);
         let separator = if text.is_empty() { "" } else { ": " };
@@ -344,7 +372,8 @@ impl TlsFlow<'_> {
                 why = %reason,
                 text,
                 suppressed,
-                "cannot open a named service: its connections pass untouched"
+                "cannot open a named service: its connections {}",
+                if ends { "end with an alert, as nobody should trust this origin" } else { "pass untouched" }
             );
         }
     }

@@ -225,6 +225,13 @@ const PASSED: Metric = Metric {
     help: "Connections to the service whose bytes passed untouched, by reason.",
 };
 
+const ENDED: Metric = Metric {
+    name: "ended",
+    kind: Counter,
+    unit: Count,
+    help: "Connections that ended, because the origin's certificate was not accepted, by reason.",
+};
+
 const LINK: &[Field<LinkStatus>] = &[
     field("uptime_seconds", Gauge, Seconds, UPTIME, |s| time(s.uptime)),
     field("mtu_bytes", Gauge, Bytes, "Longest inner packet.", |s| whole(s.mtu.into())),
@@ -345,10 +352,12 @@ impl Status {
         for service in &self.https {
             let labels = vec![("service", service.name.clone())];
             samples.fields("https", HTTPS, &labels, service);
-            for (why, &count) in &service.passed {
-                let why = ("why", why.clone());
-                let labels = labels.iter().cloned().chain([why]).collect();
-                samples.push("https", &PASSED, &labels, whole(count));
+            for (metric, counts) in [(&PASSED, &service.passed), (&ENDED, &service.ended)] {
+                for (why, &count) in counts {
+                    let why = ("why", why.clone());
+                    let labels = labels.iter().cloned().chain([why]).collect();
+                    samples.push("https", metric, &labels, whole(count));
+                }
             }
         }
         for (session, labels) in self.sessions.iter().zip(self.session_labels()) {

@@ -61,7 +61,8 @@ fn tunnel() -> Status {
         https: vec![HttpsStatus {
             name: "*.pypi.example".into(),
             opened: 31,
-            passed: [("not_tls".to_owned(), 32), ("origin_issuer".to_owned(), 33)].into(),
+            passed: [("not_tls".to_owned(), 32), ("origin_refused".to_owned(), 33)].into(),
+            ended: [("origin_issuer".to_owned(), 41)].into(),
             refused_by_clients: 34,
             failed_handshakes: 35,
             clients_passed: 36,
@@ -171,7 +172,7 @@ fn every_number_of_a_document_is_a_sample() {
                     "/services/0".into()
                 }
                 ("https", None, None) => match label("why") {
-                    Some((_, why)) => format!("/https/0/passed/{why}"),
+                    Some((_, why)) => format!("/https/0/{}/{why}", metric.name),
                     None => "/https/0".into(),
                 },
                 (way, None, None) => format!("/{way}"),
@@ -184,7 +185,7 @@ fn every_number_of_a_document_is_a_sample() {
                 unknown => panic!("{unknown:?}"),
             };
             let path = match metric.name {
-                "passed" => place,
+                "passed" | "ended" => place,
                 name => format!("{place}/{name}"),
             };
             let shown = document.pointer(&path).and_then(number);
