@@ -50,7 +50,7 @@ fn notes(service: &HttpsStatus) -> Vec<String> {
         ("times that a client refused the certificate", service.refused_by_clients),
         ("no TLS at the client's side", service.failed_handshakes),
         (
-            "clients that pass untouched for a day, because they refused the certificate (has each installed the CA?)",
+            "clients that pass untouched for a day, as they refused the certificate (has each installed the CA?) or have one for the origin",
             service.clients_passed,
         ),
     ];
@@ -70,12 +70,13 @@ fn told(why: &str, what: &str) -> String {
         "other_name" => "their TLS was for another name, or for none",
         "too_long" => "they offered too many protocols",
         "client_refused_certificate" => "their client had refused the certificate",
+        "client_has_certificate" => "their client has a certificate for the origin",
         "origin_expired" => "the origin's certificate is not valid now",
         "origin_issuer" => "the other end does not trust the origin's CA",
         "origin_name" => "the origin's certificate is for other names",
         "origin_pin" => "the origin has another key than the other end requires",
         "origin_certificate" => "the origin's certificate is invalid",
-        "origin_client_certificate" => "the origin asks for a certificate",
+        "origin_client_certificate" => "the origin requires a certificate",
         "origin_refused" => "the origin refused the other end",
         "origin_protocol" => "the origin's TLS is another",
         "origin_timeout" => "the origin did not answer in time",

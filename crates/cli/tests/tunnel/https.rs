@@ -41,6 +41,18 @@ impl Certificates {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
+    /// Makes a certificate that its own key signs.
+    fn self_sign(&self, file: &str, name: &str) {
+        let [key, certificate] = ["key", "crt"].map(|end| self.path(&format!("{file}.{end}")));
+        let alternative = format!("subjectAltName=DNS:{name}");
+        succeed(
+            Command::new("openssl")
+                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+                .args(["-nodes", "-subj", "/CN=x", "-addext", &alternative])
+                .args(["-keyout", &key, "-out", &certificate]),
+        );
+    }
+
     /// Has the origins' CA sign a certificate for a name.
     fn sign(&self, file: &str, name: &str, days: &str) {
         let [key, request, certificate, extensions] =
@@ -219,23 +231,7 @@ fn broken_origins_fail_and_say_why() {
     let path = |name: &str| certificates.path(name);
     certificates.sign("expired", "localhost", "-1");
     certificates.sign("other", "other.localhost", "30");
-    succeed(Command::new("openssl").args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-        "-keyout",
-        &path("self.key"),
-        "-out",
-        &path("self.crt"),
-    ]));
+    certificates.self_sign("self", "localhost");
     let of = |name: &str| {
         [
             "-cert".to_owned(),
@@ -276,6 +272,75 @@ fn broken_origins_fail_and_say_why() {
     }
     let said = tunnel.connect.said();
     assert!(said.contains("its connections end with an alert"), "{said}");
+}
+
+#[test]
+fn client_certificates_decide_what_passes() {
+    let (nginx, _, _) = (need_tool!("nginx"), need_tool!("curl"), need_tool!("openssl"));
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name);
+    certificates.self_sign("client", "client.example");
+    // nginx asks, whatever it requires, and answers 400 to those without.
+    let of = format!("ssl_client_certificate {};", path("client.crt"));
+    let optional =
+        Nginx::start(&nginx, &certificates, &format!("{of} ssl_verify_client optional;"));
+    let inside = Nginx::start(&nginx, &certificates, &format!("{of} ssl_verify_client on;"));
+    let requires = |version: &str| {
+        let (certificate, key, ca) = (path("good.crt"), path("good.key"), path("client.crt"));
+        s_server(&[
+            "-cert",
+            &certificate,
+            "-key",
+            &key,
+            "-CAfile",
+            &ca,
+            "-Verify",
+            "1",
+            "-verify_return_error",
+            version,
+        ])
+    };
+    let (new, _running) = requires("-tls1_3");
+    let (old, _old_running) = requires("-tls1_2");
+    for nginx in [&optional, &inside] {
+        nginx.publish("file", b"content");
+    }
+    let tunnel = tunnel(&certificates, &[optional.port, inside.port, new, old]);
+    let get = |port: u16, ca: &str, args: &[&str]| {
+        let url = format!("https://localhost:{port}/file");
+        let code = ["-o", "/dev/null", "-w", "%{http_code}"];
+        curl(&tunnel, "http", &path(ca), &[&code[..], args, &[&url]].concat())
+    };
+    let (certificate, key) = (path("client.crt"), path("client.key"));
+    let own = ["--cert", certificate.as_str(), "--key", &key];
+    for (at, port, without) in [(0, optional.port, b"200"), (1, inside.port, b"400")] {
+        for version in ["--http1.1", "--http2"] {
+            assert_eq!(fetched(get(port, "site.crt", &[version])), without, "{version}");
+        }
+        let status = service(&tunnel.connect, at);
+        assert_eq!(
+            (&status["opened"], &status["passed"]),
+            (&2.into(), &serde_json::json!({})),
+            "{status:#}"
+        );
+        // A client with a certificate fails once, and then talks to the origin itself.
+        let first = get(port, "site.crt", &own);
+        assert!(!first.status.success(), "{}", text(&first));
+        wait_until("it is known", || service(&tunnel.connect, at)["clients_passed"] == 1);
+        assert_eq!(fetched(get(port, "origins.crt", &own)), b"200");
+        let status = service(&tunnel.connect, at);
+        assert_eq!(status["passed"], serde_json::json!({"client_has_certificate": 1}));
+    }
+    for (at, port) in [(2, new), (3, old)] {
+        assert!(!get(port, "origins.crt", &["--http1.1"]).status.success());
+        assert_eq!(fetched(get(port, "origins.crt", &[&own[..], &["--http1.1"]].concat())), b"200");
+        let status = service(&tunnel.connect, at);
+        assert_eq!(
+            (&status["opened"], &status["passed"]),
+            (&0.into(), &serde_json::json!({"origin_client_certificate": 2})),
+            "{status:#}"
+        );
+    }
 }
 
 /// An origin that keeps what it gets and answers nothing.

@@ -38,8 +38,8 @@ pub(crate) async fn serve_tls(
     };
     let name = host.to_string();
     match origins.begin(stream, &name, protocols, limit).await {
-        Ok((stream, protocol)) => {
-            if !write_all(driver, flow, signals, &Answer::Tls(protocol).line()).await {
+        Ok((stream, answer)) => {
+            if !write_all(driver, flow, signals, &answer.line()).await {
                 driver.forget(flow);
                 return "reset by the other end";
             }

@@ -1,5 +1,6 @@
 //! Certificates that applications get: made for a name when it is first asked for, or a service's own.
 
+use super::asking::Asking;
 use super::authority::{Authority, AuthorityError};
 use super::origin::{NamedCertificate, certified, crypto};
 use super::services::Service;
@@ -8,7 +9,10 @@ use crate::sync::lock;
 use rcgen::KeyPair;
 use rustls::crypto::ring::{Ticketer, sign};
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+};
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, ServerConfig};
 use std::collections::HashMap;
@@ -127,15 +131,21 @@ impl Terms {
         Ok(Terms { tickets: Ticketer::new()? })
     }
 
-    /// Settings for one connection, which agrees on this protocol.
+    /// Settings for one connection, which agrees on this protocol, and whose client may be asked for
+    /// a certificate.
     pub(super) fn config(
         &self,
         key: Arc<CertifiedKey>,
         protocol: Option<Vec<u8>>,
+        asking: Option<Arc<Asking>>,
     ) -> Result<Arc<ServerConfig>, Error> {
+        let verifier: Arc<dyn ClientCertVerifier> = match asking {
+            None => Arc::new(NoClientAuth),
+            Some(asking) => asking,
+        };
         let mut config = ServerConfig::builder_with_provider(crypto())
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(One(key)));
         config.alpn_protocols = protocol.into_iter().collect();
         // What a client needs to resume is in its ticket.

@@ -24,6 +24,8 @@ pub(crate) enum Opening {
 pub(crate) enum Answer {
     /// TLS is established, with this protocol.
     Tls(Option<Vec<u8>>),
+    /// The same, though the origin asked for a certificate and got none.
+    Asks(Option<Vec<u8>>),
     /// It failed.
     No(Reason, String),
 }
@@ -57,7 +59,7 @@ impl Reason {
         (
             Reason::ClientCertificate,
             "client-certificate",
-            "the origin asks for a certificate that the other end does not have",
+            "the origin requires a certificate that the other end does not have",
         ),
         (Reason::Refused, "refused", "the origin refused the other end"),
         (Reason::Protocol, "protocol", "the origin does not speak TLS as the other end does"),
@@ -126,8 +128,8 @@ impl Opening {
 impl Answer {
     pub(crate) fn line(&self) -> Vec<u8> {
         let text = match self {
-            Answer::Tls(None) => "tls".to_owned(),
-            Answer::Tls(Some(protocol)) => format!("tls {}", encode(protocol)),
+            Answer::Tls(protocol) => established("tls", protocol.as_deref()),
+            Answer::Asks(protocol) => established("asks", protocol.as_deref()),
             Answer::No(reason, text) => {
                 // A line, and no longer than one may be.
                 let plain = |c: char| if c.is_ascii_graphic() { c } else { ' ' };
@@ -141,13 +143,24 @@ impl Answer {
     pub(crate) fn parse(line: &str) -> Option<Answer> {
         match line.split_once(' ') {
             None if line == "tls" => Some(Answer::Tls(None)),
+            None if line == "asks" => Some(Answer::Asks(None)),
             Some(("tls", protocol)) => decode(protocol).map(|protocol| Answer::Tls(Some(protocol))),
+            Some(("asks", protocol)) => {
+                decode(protocol).map(|protocol| Answer::Asks(Some(protocol)))
+            }
             Some(("no", rest)) => {
                 let (reason, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 Some(Answer::No(Reason::parse(reason), text.to_owned()))
             }
             _ => None,
         }
+    }
+}
+
+fn established(how: &str, protocol: Option<&[u8]>) -> String {
+    match protocol {
+        None => how.to_owned(),
+        Some(protocol) => format!("{how} {}", encode(protocol)),
     }
 }
 
@@ -242,6 +255,8 @@ mod tests {
         for (answer, line) in [
             (Answer::Tls(None), "tls"),
             (Answer::Tls(Some(protocol("h2"))), "tls h2"),
+            (Answer::Asks(None), "asks"),
+            (Answer::Asks(Some(protocol("http/1.1"))), "asks http%2F1.1"),
             (Answer::No(Reason::Name, "a b".into()), "no name a b"),
             (Answer::No(Reason::Timeout, String::new()), "no timeout "),
         ] {
@@ -249,7 +264,9 @@ mod tests {
             assert_eq!(Answer::parse(line), Some(answer));
         }
         assert_eq!(Answer::parse("no news"), Some(Answer::No(Reason::Failed, String::new())));
-        for bad in ["", "tls ", "tls a,", "tls %", "tls %2", "tls %+1", "Pass", "pass ", "yes h2"] {
+        for bad in
+            ["", "tls ", "tls a,", "tls %", "tls %2", "tls %+1", "Pass", "pass ", "yes h2", "asks "]
+        {
             assert_eq!((Opening::parse(bad), Answer::parse(bad)), (None, None), "{bad}");
         }
         for (at, (reason, name, _)) in Reason::ALL.into_iter().enumerate() {

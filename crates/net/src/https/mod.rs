@@ -4,6 +4,7 @@
 //! Only services that an operator names are opened ([`Services`]). Applications see a certificate of
 //! the site's own CA ([`Authority`]), which they must trust.
 
+mod asking;
 mod authority;
 mod egress;
 mod facts;

@@ -1,7 +1,7 @@
 //! TLS to the origins of services, at the end that connects to them.
 
 use super::authority::{AuthorityError, certificates, private_key};
-use super::lines::Reason;
+use super::lines::{Answer, Reason};
 use super::watched::Watched;
 use crate::sync::lock;
 use base64::Engine;
@@ -14,20 +14,25 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError,
-    RootCertStore, SignatureScheme,
+    ProtocolVersion, RootCertStore, SignatureScheme,
 };
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::{TlsConnector, TlsStream, client};
 use tracing::{debug, warn};
 
 /// How long the system's CAs are used before they are read again.
 const SYSTEM_ROOTS: Duration = Duration::from_secs(3600);
+
+/// How long an origin of TLS 1.3 that asked for a certificate may take to refuse a client without
+/// one: twice as long as the handshake, within these.
+const REFUSAL_TIME: Range<Duration> = Duration::from_millis(100)..Duration::from_secs(2);
 
 /// How origins are verified, and what they are shown. The default: by the system's CAs, and nothing.
 #[derive(Clone, Debug, Default)]
@@ -163,7 +168,7 @@ impl Origins {
     }
 
     /// Begins TLS with the origin of a name, offering these protocols. Returns the connection and
-    /// the protocol chosen.
+    /// what to tell the opener, with the protocol chosen.
     ///
     /// # Errors
     /// Why it failed, as a word and as text.
@@ -173,7 +178,7 @@ impl Origins {
         name: &str,
         protocols: Vec<Vec<u8>>,
         limit: Duration,
-    ) -> Result<(TlsStream<TcpStream>, Option<Vec<u8>>), (Reason, String)> {
+    ) -> Result<(TlsStream<TcpStream>, Answer), (Reason, String)> {
         let other = |text: String| (Reason::Failed, text);
         let judge = Judge {
             verifier: self.verifier().map_err(other)?,
@@ -195,17 +200,54 @@ impl Origins {
         let server =
             ServerName::try_from(name.to_owned()).map_err(|error| other(error.to_string()))?;
         let handshake = TlsConnector::from(Arc::new(config)).connect(server, stream);
-        let stream = match tokio::time::timeout(limit, handshake).await {
+        let begun = Instant::now();
+        let mut stream = match tokio::time::timeout(limit, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(shown.reason(&error)),
             Err(_) => return Err((Reason::Timeout, format!("no answer in {} s", limit.as_secs()))),
         };
-        // In TLS 1.3 the origin refuses only after the handshake.
-        if shown.lacking.load(Ordering::Relaxed) {
-            return Err((Reason::ClientCertificate, String::new()));
-        }
         let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
-        Ok((stream.into(), protocol))
+        if !shown.lacking.load(Ordering::Relaxed) {
+            return Ok((stream.into(), Answer::Tls(protocol)));
+        }
+        // In TLS 1.3 an origin refuses only after the handshake.
+        if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
+            let wait = (2 * begun.elapsed()).clamp(REFUSAL_TIME.start, REFUSAL_TIME.end);
+            // An origin that says nothing waits for a request.
+            if let Ok(Err(text)) = tokio::time::timeout(wait, first_word(&mut stream)).await {
+                return Err((Reason::ClientCertificate, text));
+            }
+        }
+        Ok((stream.into(), Answer::Asks(protocol)))
+    }
+}
+
+/// Waits for what an origin sends first after its handshake. The application's part of it stays to be
+/// read.
+///
+/// # Errors
+/// The origin refuses: why, for people.
+async fn first_word(stream: &mut client::TlsStream<TcpStream>) -> Result<(), String> {
+    let (tcp, tls) = stream.get_mut();
+    loop {
+        tcp.readable().await.map_err(|error| error.to_string())?;
+        match tls.read_tls(&mut Ready(tcp)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.to_string()),
+            Ok(0) => return Err("the origin closed the connection".to_owned()),
+            Ok(_) => {
+                return tls.process_new_packets().map(drop).map_err(|error| error.to_string());
+            }
+        }
+    }
+}
+
+/// What can be read now.
+struct Ready<'a>(&'a TcpStream);
+
+impl io::Read for Ready<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
     }
 }
 

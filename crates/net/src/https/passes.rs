@@ -31,6 +31,8 @@ pub(super) enum Why {
     TooLong,
     /// The client has refused our certificate before.
     Client,
+    /// The client has a certificate for the origin.
+    ClientCertificate,
     /// The origin: now, or before.
     Origin(Reason),
 }
@@ -48,6 +50,7 @@ impl Why {
             Why::OtherName => "other_name".into(),
             Why::TooLong => "too_long".into(),
             Why::Client => "client_refused_certificate".into(),
+            Why::ClientCertificate => "client_has_certificate".into(),
             Why::Origin(reason) => format!("origin_{}", reason.name().replace('-', "_")),
         }
     }
@@ -60,6 +63,7 @@ impl fmt::Display for Why {
             Why::OtherName => f.write_str("the client's TLS is for another name, or for none"),
             Why::TooLong => f.write_str("the client offers too many protocols"),
             Why::Client => f.write_str("the client refuses the certificate"),
+            Why::ClientCertificate => f.write_str("the client has a certificate for the origin"),
             Why::Origin(reason) => reason.fmt(f),
         }
     }
@@ -102,10 +106,10 @@ impl Passes {
         lasting.map(|(why, _)| why).find(|why| !why.ends())
     }
 
-    /// A client has refused our certificate. Returns whether that is news.
-    pub(super) fn client_refused(&self, from: From, name: &str, port: u16, now: Instant) -> bool {
+    /// A client does not let its connections to a name be opened. Returns whether that is news.
+    pub(super) fn client(&self, from: From, name: &str, port: u16, why: Why, now: Instant) -> bool {
         let key = Key { from: Some(from), name: name.to_owned(), port };
-        self.remember(key, Why::Client, now + LONG, now)
+        self.remember(key, why, now + LONG, now)
     }
 
     /// TLS with an origin has failed. Returns whether that is news. If nobody should talk to the
@@ -181,8 +185,8 @@ mod tests {
     #[test]
     fn refusals_are_remembered_for_a_day_by_client_and_name() {
         let (passes, now) = (Passes::default(), Instant::now());
-        assert!(passes.client_refused(from("a"), "x.example", 443, now));
-        assert!(!passes.client_refused(from("a"), "x.example", 443, now), "no news");
+        assert!(passes.client(from("a"), "x.example", 443, Why::Client, now));
+        assert!(!passes.client(from("a"), "x.example", 443, Why::Client, now), "no news");
         let why = |client, name, port, at| passes.why(&from(client), name, port, now + at);
         let short = Duration::from_secs(1);
         assert_eq!(why("a", "x.example", 443, short), Some(Why::Client));
@@ -223,14 +227,14 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_one_client_takes_no_others_place() {
         let (passes, now) = (Passes::default(), Instant::now());
-        passes.client_refused(from("honest"), "x.example", 443, now);
+        passes.client(from("honest"), "x.example", 443, Why::Client, now);
         for n in 0..10_000 {
-            passes.client_refused(from("hostile"), &format!("{n}.example"), 443, now);
+            passes.client(from("hostile"), &format!("{n}.example"), 443, Why::Client, now);
         }
         assert_eq!(lock(&passes.0).len(), MOST_OF_CLIENT + 1);
         assert!(passes.why(&from("honest"), "x.example", 443, now).is_some());
         for n in 0..10_000 {
-            passes.client_refused(from(&format!("{n}")), "x.example", 443, now);
+            passes.client(from(&format!("{n}")), "x.example", 443, Why::Client, now);
         }
         assert_eq!(lock(&passes.0).len(), MOST);
     }

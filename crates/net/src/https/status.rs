@@ -21,8 +21,8 @@ pub struct HttpsStatus {
     pub refused_by_clients: u64,
     /// Connections whose TLS failed for another reason at the client's side.
     pub failed_handshakes: u64,
-    /// Clients whose connections pass untouched now, because they have refused a certificate. A
-    /// client counts once for each name.
+    /// Clients whose connections pass untouched now, because they have refused a certificate, or have
+    /// one for the origin. A client counts once for each name.
     pub clients_passed: u64,
     /// Bytes of content that went to the service, opened and passed.
     #[serde(rename = "content_sent_bytes")]

@@ -1,5 +1,6 @@
 //! TLS of applications at the end that they connect to.
 
+use super::asking::Asking;
 use super::authority::{Authority, AuthorityError};
 use super::hello::{self, Hello};
 use super::leaves::{Issuing, Own, Terms};
@@ -283,8 +284,11 @@ impl TlsFlow<'_> {
             () = self.signals.gone.notified() => None,
         };
         let answer = answer.and_then(|(line, rest)| Some((Answer::parse(&line)?, rest)));
-        let (protocol, rest) = match answer {
-            Some((Answer::Tls(protocol), rest)) => (protocol, rest),
+        let (protocol, asking, rest) = match answer {
+            Some((Answer::Tls(protocol), rest)) => (protocol, None, rest),
+            Some((Answer::Asks(protocol), rest)) => {
+                (protocol, Some(Arc::<Asking>::default()), rest)
+            }
             Some((Answer::No(reason, text), _)) => {
                 self.origin_failed(reason, &text);
                 let done = self.reset("no TLS with the origin");
@@ -301,7 +305,8 @@ impl TlsFlow<'_> {
         };
         let Some(tls) = hello.tls else { return self.reset("no TLS") };
         let key = self.https.key(self.at, self.name());
-        let config = match key.map(|key| self.https.0.terms.config(key, protocol)) {
+        let terms = &self.https.0.terms;
+        let config = match key.map(|key| terms.config(key, protocol, asking.clone())) {
             Ok(Ok(config)) => config,
             Ok(Err(error)) => return self.no_certificate(&error),
             Err(error) => return self.no_certificate(&error),
@@ -317,7 +322,11 @@ impl TlsFlow<'_> {
                 self.pump(tokio_rustls::TlsStream::from(stream), rest).await
             }
             Ok(Err(error)) => {
-                self.client_failed(&error);
+                if asking.is_some_and(|asking| asking.has_one()) {
+                    self.client_certificate();
+                } else {
+                    self.client_failed(&error);
+                }
                 self.reset("no TLS with the application")
             }
             Err(_) => self.reset("no TLS with the application"),
@@ -378,6 +387,29 @@ impl TlsFlow<'_> {
         }
     }
 
+    fn client(&self) -> String {
+        String::from_utf8_lossy(&self.from.owner.client).into_owned()
+    }
+
+    /// The client's connections to this name are passed through from now on. Returns whether that is
+    /// news.
+    fn client_passes(&self, why: Why) -> bool {
+        let (name, port) = (self.name(), self.target.port());
+        self.https.0.passes.client(self.from.clone(), name, port, why, Instant::now())
+    }
+
+    /// The origin asks for a certificate, and the client has one.
+    fn client_certificate(&self) {
+        self.https.0.states[self.at].failed.fetch_add(1, Ordering::Relaxed);
+        if self.client_passes(Why::ClientCertificate) {
+            info!(
+                target = %self.target,
+                client = self.client(),
+                "a client has a certificate for the origin: its connections there pass untouched for a day"
+            );
+        }
+    }
+
     /// A handshake with the application has failed. If it refuses our certificate, its connections
     /// to this name are passed through from now on.
     fn client_failed(&self, error: &std::io::Error) {
@@ -401,10 +433,8 @@ impl TlsFlow<'_> {
             return;
         }
         state.refused.fetch_add(1, Ordering::Relaxed);
-        let (passes, now) = (&self.https.0.passes, Instant::now());
-        let client = String::from_utf8_lossy(&self.from.owner.client).into_owned();
-        let news = passes.client_refused(self.from.clone(), self.name(), self.target.port(), now);
-        if news {
+        let client = self.client();
+        if self.client_passes(Why::Client) {
             *lock(&state.last) =
                 Some(format!("{}: {client} refused the certificate: {error}", self.target));
             info!(

@@ -185,7 +185,7 @@ const HTTPS: &[Field<HttpsStatus>] = &[
         "clients_passed",
         Gauge,
         Count,
-        "Clients whose connections pass untouched now, because they have refused a certificate.",
+        "Clients whose connections pass untouched now, because they have refused a certificate, or have one for the origin.",
         |s| whole(s.clients_passed),
     ),
     field(
