@@ -51,6 +51,7 @@
 //! | joining a server with a token | [`enroll`] |
 //! | counters and state | [`status`] |
 //! | IP packets between two sites, without the tunnel | `link` (Linux) |
+//! | IP packets across a network of nodes, as a plan says | `node` (Linux) |
 //! | running one end as a process | [`daemon`]; its metrics and status over HTTP: [`admin`]; what it carried in the last month: [`history`] |
 //!
 //! The rules of the protocol are in the crate `oncewire-session`, which this crate gives sockets and
@@ -81,6 +82,8 @@ pub mod link;
 pub mod listener;
 mod log_limit;
 pub mod loopback;
+#[cfg(target_os = "linux")]
+pub mod node;
 mod ownership;
 pub mod proxy;
 mod pump;

@@ -153,11 +153,10 @@ impl Shim {
 
     /// As [`Shim::take`], where the rest of the packet is elsewhere: its length is to be checked
     /// with [`Shim::decoded_length`].
-    pub(crate) fn take_head(
-        format: &Format,
-        known: u32,
-        input: &mut &[u8],
-    ) -> Result<Shim, ShimError> {
+    ///
+    /// # Errors
+    /// [`ShimError`]; `input` is then unspecified.
+    pub fn take_head(format: &Format, known: u32, input: &mut &[u8]) -> Result<Shim, ShimError> {
         let control = take_bytes::<1>(input)?[0];
         let useless =
             control & VERSION != 0 && control & CACHE == 0 || control & (COUNT | CACHE) == 0;

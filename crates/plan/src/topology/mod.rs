@@ -7,6 +7,7 @@
 mod cities;
 mod graphml;
 mod json;
+mod members;
 mod repetita;
 mod rocketfuel;
 mod sndlib;
@@ -20,6 +21,7 @@ use std::{collections::HashMap, fmt::Display};
 pub use cities::{Cities, City, Unknown};
 pub use graphml::graphml;
 pub use json::{json, to_json};
+pub use members::{Member, members};
 pub use repetita::{repetita, repetita_demands};
 pub use rocketfuel::{cch, weights};
 pub use sndlib::sndlib;

@@ -1,0 +1,438 @@
+//! A node without I/O: what it does with a packet from its access device, and with a record of a
+//! neighbor.
+
+use super::record::{self, PathError, PathPacket, fields_of, invariant, take_path};
+use super::setup::{Manifests, PathWay, RunningNetwork, SetupError, ways};
+use oncewire_packet::fields::Headers;
+use oncewire_plan::DeviceId;
+use oncewire_plan::engine::{
+    Allocation, Body, Budget, CacheTask, Common, Extension, Finding, Format, HeaderHasher,
+    InFlight, Ingress, Node, Packet, Queues, Ranges, Routes, Rules, Shim, due,
+};
+use oncewire_session::link::NodeKind;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Parameters that all nodes of a network share.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// The network's secret: the same at all nodes.
+    pub seed: u64,
+    /// How ingresses find matches.
+    pub finding: Finding,
+    /// What ingresses and devices agree on.
+    pub rules: Rules,
+    /// Time after which a packet that was lost has been sent again.
+    pub round_trip: Duration,
+    /// Length of a retention epoch.
+    pub epoch: Duration,
+}
+
+impl Default for NodeSettings {
+    fn default() -> NodeSettings {
+        NodeSettings {
+            seed: 0,
+            finding: Finding::default(),
+            rules: Rules::default(),
+            round_trip: Duration::from_millis(200),
+            epoch: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The format of shims between nodes: the record has the path.
+pub const FORMAT: Format = Format { name_bytes: 4, max_matches: 3, path_ids: false };
+
+oncewire_session::metrics! {
+    /// Counters of a node.
+    pub struct NodeCounters {
+        /// Packets that entered here.
+        entered: Counter, Count;
+        /// Bytes of packets that entered here.
+        entered_bytes: Counter, Bytes;
+        /// Bytes of these packets and their shims as they left for the next node.
+        encoded_bytes: Counter, Bytes;
+        /// Matches that were taken out of packets here.
+        matches: Counter, Count;
+        /// Packets that entered here and are cached by a node on their path.
+        stored: Counter, Count;
+        /// Packets that were passed on from one neighbor to another.
+        forwarded: Counter, Count;
+        /// Packets that left here.
+        delivered: Counter, Count;
+        /// Bytes of packets that left here.
+        delivered_bytes: Counter, Bytes;
+        /// Packets cached here.
+        cached: Counter, Count;
+        /// Matches decoded here.
+        decoded: Counter, Count;
+        /// Bytes of these.
+        decoded_bytes: Counter, Bytes;
+        /// Packets dropped since their last node could not decode them.
+        undecodable: Counter, Count;
+        /// Packets dropped since their bytes do not have the checksum of the shim.
+        damaged: Counter, Count;
+        /// Packets from the access device that are not IP, or too long for a record.
+        malformed: Counter, Count;
+        /// Packets whose source is not behind the node where they entered.
+        source_not_allowed: Counter, Count;
+        /// Packets to addresses that no other node of a path from here has.
+        no_path: Counter, Count;
+        /// Records of paths that do not come here, or not from that neighbor.
+        wrong_neighbor: Counter, Count;
+        /// Records that no node sends.
+        violations: Counter, Count;
+    }
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send a record to a neighbor.
+    Send {
+        /// The neighbor: its place among the nodes that share a link with this one, in the order of the
+        /// topology.
+        to: usize,
+        /// Kind of the record.
+        kind: NodeKind,
+        /// Bits of its head.
+        bits: u8,
+        /// Its body.
+        body: Vec<u8>,
+    },
+    /// Write a packet to the access device.
+    Deliver(Vec<u8>),
+}
+
+/// Where a path passes here.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The neighbors before and after, by their numbers.
+    before: Option<usize>,
+    after: Option<usize>,
+    /// The device here that may cache and decode its packets.
+    device: Option<DeviceId>,
+    /// The FIFO queue of its packets there.
+    queue: u32,
+    /// The node where it begins.
+    from: usize,
+}
+
+/// What begins here.
+struct Entrance {
+    ingress: Ingress,
+    routes: Routes,
+    /// The path to each node.
+    paths: HashMap<usize, u32>,
+}
+
+/// A node without sockets and clock: packets and records in, packets and records out.
+pub struct Machine {
+    me: usize,
+    network: Arc<RunningNetwork>,
+    settings: NodeSettings,
+    hash: HeaderHasher,
+    entrance: Option<Entrance>,
+    devices: HashMap<DeviceId, Node>,
+    places: HashMap<u32, Place>,
+    epoch: u64,
+    counters: NodeCounters,
+}
+
+impl Machine {
+    /// The node `me`, which may use `memory` bytes for packets, if that is limited.
+    ///
+    /// # Errors
+    /// [`SetupError`] if the manifests do not fit the network or the memory.
+    pub fn new(
+        network: Arc<RunningNetwork>,
+        me: usize,
+        manifests: &Manifests,
+        settings: NodeSettings,
+        memory: Option<u64>,
+    ) -> Result<Machine, SetupError> {
+        let ways = ways(&network, manifests)?;
+        let neighbors = network.neighbors(me);
+        let number = |node: usize| neighbors.binary_search(&node).ok();
+        let mut places = HashMap::new();
+        for way in &ways {
+            let Some(at) = way.nodes.iter().position(|&node| node == me) else { continue };
+            let before = at.checked_sub(1);
+            places.insert(
+                way.id,
+                Place {
+                    before: before.and_then(|at| number(way.nodes[at])),
+                    after: way.nodes.get(at + 1).and_then(|&node| number(node)),
+                    device: before.and_then(|at| way.route.devices[at]),
+                    queue: queue_of(settings.rules, way),
+                    from: way.nodes[0],
+                },
+            );
+        }
+        let queues: HashMap<u32, u32> =
+            ways.iter().map(|way| (way.id, queue_of(settings.rules, way))).collect();
+        let mut needed = 0u64;
+        let mut devices = HashMap::new();
+        for manifest in &manifests.devices {
+            let here = |way: &PathWay| {
+                let hop = way.nodes.iter().skip(1).position(|&node| node == me);
+                hop.is_some_and(|hop| way.route.devices[hop] == Some(manifest.device()))
+            };
+            if !ways.iter().any(here) {
+                continue;
+            }
+            let queue_of = |path| queues.get(&path).copied().unwrap_or(path);
+            let mut node = Node::default();
+            node.install(manifest.version() as u32, Ranges::of_manifest(manifest, queue_of));
+            needed = needed.saturating_add(manifest.bytes());
+            devices.insert(manifest.device(), node);
+        }
+        let hash = HeaderHasher { seed: settings.seed, extension: Extension::Always };
+        let own = manifests.ingresses.iter().find(|one| one.name() == network.name(me));
+        let mut entrance = None;
+        if let Some(manifest) = own {
+            let allocation = Arc::new(Allocation::of_ingress(manifest));
+            let bytes = manifest.paths().iter().flat_map(|path| &path.ranges);
+            let bytes = bytes.map(|range| range.bytes).fold(0, u64::saturating_add);
+            needed = needed.saturating_add(bytes);
+            let most = network.network.links.len().max(network.network.nodes.len());
+            let limit = Budget { all: f64::INFINITY, caching: f64::INFINITY };
+            let (finding, rules) = (&settings.finding, settings.rules);
+            let mut ingress = Ingress::new(
+                (finding, settings.seed),
+                bytes,
+                rules.copies,
+                allocation.clone(),
+                1.0,
+                vec![limit; most],
+            )
+            .map_err(SetupError::Engine)?;
+            let version = manifest.version() as u32;
+            ingress.switch(allocation.clone(), version, allocation.ids(), vec![limit; most], rules);
+            let begins = |way: &&PathWay| way.nodes[0] == me;
+            entrance = Some(Entrance {
+                ingress,
+                routes: Routes::numbered(
+                    ways.iter().filter(begins).map(|way| (way.id, way.route.clone())).collect(),
+                ),
+                paths: ways
+                    .iter()
+                    .filter(begins)
+                    .filter_map(|way| Some((*way.nodes.last()?, way.id)))
+                    .collect(),
+            });
+        }
+        if let Some(memory) = memory.filter(|&memory| memory < needed) {
+            return Err(SetupError::Memory { needed, memory });
+        }
+        let counters = NodeCounters::default();
+        Ok(Machine { me, network, settings, hash, entrance, devices, places, epoch: 0, counters })
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> NodeCounters {
+        self.counters
+    }
+
+    /// Bytes and packets cached for paths of other nodes.
+    pub fn cached(&self) -> (u64, u64) {
+        let each = self.devices.values().map(|node| (node.used().0, node.packets() as u64));
+        each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// A packet from the access device, `now` nanoseconds since the start.
+    pub fn enter(&mut self, packet: &[u8], now: u64, out: &mut Vec<Step>) {
+        let Machine { network, counters, .. } = self;
+        let Ok(headers) = Headers::parse(packet) else {
+            counters.malformed += 1;
+            return;
+        };
+        if network.owner(headers.source) != Some(self.me) {
+            counters.source_not_allowed += 1;
+            return;
+        }
+        let to = network.owner(headers.destination);
+        let Some(entrance) = &mut self.entrance else {
+            counters.no_path += 1;
+            return;
+        };
+        let path = to.and_then(|to| entrance.paths.get(&to)).copied();
+        let Some((path, next)) = path.and_then(|path| Some((path, self.places.get(&path)?.after?)))
+        else {
+            counters.no_path += 1;
+            return;
+        };
+        let length = self.settings.epoch.as_nanos().max(1) as u64;
+        let epoch = now / length;
+        if epoch > self.epoch {
+            entrance.ingress.new_epoch();
+            self.epoch = epoch;
+        }
+        let (header, payload) = packet.split_at(headers.total());
+        let common = Common {
+            format: &FORMAT,
+            hash: &self.hash,
+            window: self.settings.finding.window,
+            known: &entrance.routes,
+            rules: self.settings.rules,
+            now,
+            round_trip: self.settings.round_trip.as_nanos() as u64,
+            due: due((now % length) as f64 / length as f64),
+        };
+        let fields = invariant(packet, &headers);
+        let identity = self.hash.identity(&fields);
+        let entering = Packet {
+            time: now,
+            path,
+            header: fields,
+            header_bytes: header.len() as u32,
+            payload: payload.into(),
+        };
+        let Ok((flight, sent)) = entrance.ingress.encode(&common, &entering, identity) else {
+            counters.malformed += 1;
+            return;
+        };
+        counters.entered += 1;
+        counters.entered_bytes += packet.len() as u64;
+        counters.matches += u64::from(sent.matches);
+        counters.stored += u64::from(sent.stored);
+        let literals = flight.body.bytes();
+        counters.encoded_bytes += (header.len() + flight.shim.len() + literals.len()) as u64;
+        out.push(send(next, path, &PathPacket { shim: &flight.shim, header, literals }));
+    }
+
+    /// A record from a neighbor.
+    pub fn arrive(
+        &mut self,
+        from: usize,
+        (kind, bits, body): (NodeKind, u8, &[u8]),
+        out: &mut Vec<Step>,
+    ) {
+        let taken = match kind {
+            NodeKind::Path => self.pass(from, bits, body, out),
+            // Nothing is answered yet.
+            NodeKind::Back => Err(PathError::Number),
+        };
+        if taken.is_err() {
+            self.counters.violations += 1;
+        }
+    }
+
+    /// A packet on its path.
+    fn pass(
+        &mut self,
+        from: usize,
+        bits: u8,
+        body: &[u8],
+        out: &mut Vec<Step>,
+    ) -> Result<(), PathError> {
+        if bits & !record::HAS_SHIM != 0 {
+            return Err(PathError::Number);
+        }
+        let mut rest = body;
+        let path = take_path(&mut rest)?;
+        let Some(&place) = self.places.get(&path).filter(|place| place.before == Some(from)) else {
+            self.counters.wrong_neighbor += 1;
+            return Ok(());
+        };
+        let packet = PathPacket::read(&FORMAT, path, bits, rest)?;
+        let has_device = place.device.is_some_and(|device| self.devices.contains_key(&device));
+        let mut flight = None;
+        if has_device && !packet.shim.is_empty() {
+            match self.process(path, &place, &packet)? {
+                Some(processed) => flight = Some(processed),
+                None => return Ok(()),
+            }
+        }
+        let packet = match &flight {
+            Some(flight) => {
+                PathPacket { shim: &flight.shim, literals: flight.body.bytes(), ..packet }
+            }
+            None => packet,
+        };
+        match place.after {
+            Some(next) => {
+                self.counters.forwarded += 1;
+                out.push(send(next, path, &packet));
+            }
+            None => self.leave(path, &place, &packet, out)?,
+        }
+        Ok(())
+    }
+
+    /// Decodes and caches; `None` if the packet is dropped.
+    fn process(
+        &mut self,
+        path: u32,
+        place: &Place,
+        packet: &PathPacket<'_>,
+    ) -> Result<Option<InFlight>, PathError> {
+        let identity = self.hash.identity(&fields_of(packet.header)?);
+        let Some(node) = place.device.and_then(|device| self.devices.get_mut(&device)) else {
+            return Ok(None);
+        };
+        let task = CacheTask {
+            holds: node.holds(path, identity.hash()),
+            name: identity.name(FORMAT.name_bytes),
+            header_bytes: packet.header.len() as u32,
+            path,
+            queue: place.queue,
+            window: self.settings.finding.window,
+        };
+        let mut flight =
+            InFlight { shim: packet.shim.to_vec(), body: Body::Literals(packet.literals.to_vec()) };
+        let processed = node.receive(&FORMAT, &self.hash, &task, &mut flight)?;
+        let counters = &mut self.counters;
+        counters.cached += u64::from(processed.cached);
+        counters.decoded += u64::from(processed.decoded);
+        counters.decoded_bytes += u64::from(processed.decoded_bytes);
+        counters.damaged += u64::from(processed.damaged);
+        Ok((!processed.damaged).then_some(flight))
+    }
+
+    /// A packet at the end of its path.
+    fn leave(
+        &mut self,
+        path: u32,
+        place: &Place,
+        packet: &PathPacket<'_>,
+        out: &mut Vec<Step>,
+    ) -> Result<(), PathError> {
+        if !packet.shim.is_empty() {
+            let shim = Shim::take_head(&FORMAT, path, &mut &packet.shim[..])?;
+            if !shim.matches.is_empty() {
+                self.counters.undecodable += 1;
+                return Ok(());
+            }
+        }
+        let fields = fields_of(packet.header)?;
+        // Neighbors are believed that a packet entered where its path begins, and no more.
+        if self.network.owner(fields.source) != Some(place.from)
+            || self.network.owner(fields.destination) != Some(self.me)
+        {
+            self.counters.source_not_allowed += 1;
+            return Ok(());
+        }
+        let packet = [packet.header, packet.literals].concat();
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += packet.len() as u64;
+        out.push(Step::Deliver(packet));
+        Ok(())
+    }
+}
+
+fn send(to: usize, path: u32, packet: &PathPacket<'_>) -> Step {
+    let len = packet.shim.len() + packet.header.len() + packet.literals.len();
+    let mut body = Vec::with_capacity(record::OVERHEAD + len);
+    let bits = packet.write(path, &mut body);
+    Step::Send { to, kind: NodeKind::Path, bits, body }
+}
+
+/// The FIFO queue of a path's packets at a device.
+fn queue_of(rules: Rules, way: &PathWay) -> u32 {
+    match rules.queues {
+        Queues::Paths => way.id,
+        Queues::Ingress | Queues::Fair => way.ingress,
+    }
+}

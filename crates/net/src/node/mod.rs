@@ -1,0 +1,18 @@
+//! A node of a network: it encodes what enters, caches and decodes what passes, and passes it on.
+//!
+//! `docs/NETWORK.md` specifies the records between nodes; `oncewire_plan::engine` has SmartRE's
+//! ingress and devices, which the emulator runs, too. [`machine`] joins them without I/O.
+//!
+//! ```text
+//! access device -> enter: source, destination -> path -> Ingress -> record to the next node
+//! record of a neighbor -> arrive: path, the neighbor before -> Node -> next node, or access device
+//! ```
+
+mod machine;
+mod record;
+mod setup;
+#[cfg(test)]
+mod tests;
+
+pub use machine::{FORMAT, Machine, NodeCounters, NodeSettings, Step};
+pub use setup::{Manifests, RunningNetwork, SetupError};

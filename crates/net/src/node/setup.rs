@@ -1,0 +1,320 @@
+//! What a node knows before it starts: the network, and the manifests of a plan.
+
+use crate::keys::PublicKey;
+use crate::target::Target;
+use ipnet::IpNet;
+use oncewire_packet::prefix::Prefixes;
+use oncewire_plan::manifest::{DeviceManifest, IngressManifest};
+use oncewire_plan::topology::{self, Member};
+use oncewire_plan::{DeviceId, Error, LinkId, Network, NodeId, Unwatched, engine::Route, routing};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// Files that do not describe a network that can run, or not the same one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The topology.
+    #[error(transparent)]
+    Topology(#[from] Error),
+    /// A member of a node that is not what it must be.
+    #[error("node {node}: {what}: {why}")]
+    Member {
+        /// The node.
+        node: String,
+        /// Which member.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No node has this name.
+    #[error("the topology has no node {0}")]
+    NoNode(String),
+    /// A node that must be reached has no key.
+    #[error("node {0} has no key in the topology")]
+    NoKey(String),
+    /// The manifests are of several plans, or of another network.
+    #[error("{0}: it is of version {1} of network {2}, and others are not")]
+    Mixed(String, u64, String),
+    /// Two manifests are for one device or ingress.
+    #[error("two manifests are for {0}")]
+    Twice(String),
+    /// A manifest is of something that the topology does not have.
+    #[error("{0}, which a manifest names, is not in the topology: was the plan made from it?")]
+    Stranger(String),
+    /// An ingress has several slices.
+    #[error("{0} has several slices; nodes carry plans without redundancy-aware routes only")]
+    Slices(String),
+    /// The devices of a path are not on its way.
+    #[error(
+        "the path from {from} to {to} has other devices in the plan than on its shortest way; nodes carry plans of shortest paths only"
+    )]
+    OtherWay {
+        /// Where it begins.
+        from: String,
+        /// Where it ends.
+        to: String,
+    },
+    /// The node has less memory than its manifests need.
+    #[error("the manifests need {needed} bytes of memory here, more than the {memory} given")]
+    Memory {
+        /// Bytes of all buckets at the node.
+        needed: u64,
+        /// Bytes that it may use.
+        memory: u64,
+    },
+    /// No memory for the fingerprint table.
+    #[error("the engine cannot start: {0}")]
+    Engine(#[source] Error),
+}
+
+/// A network that runs: the map, and of each node its key, its address and what is behind it.
+#[derive(Clone, Debug)]
+pub struct RunningNetwork {
+    pub(crate) network: Network,
+    pub(crate) keys: Vec<Option<PublicKey>>,
+    pub(crate) addresses: Vec<Option<Target>>,
+    pub(crate) prefixes: Vec<Vec<IpNet>>,
+    table: Prefixes,
+    /// The node that each name of the table stands for.
+    owners: Vec<usize>,
+}
+
+impl RunningNetwork {
+    /// Reads a topology in our JSON form, whose nodes have `key`, `address` and `prefixes`.
+    ///
+    /// # Errors
+    /// [`SetupError`] for what is not that; two nodes with one key or one prefix.
+    pub fn parse(text: &str) -> Result<RunningNetwork, SetupError> {
+        let network = topology::json(text)?;
+        let mut running = RunningNetwork {
+            keys: Vec::new(),
+            addresses: Vec::new(),
+            prefixes: Vec::new(),
+            table: Prefixes::default(),
+            owners: Vec::new(),
+            network,
+        };
+        let mut seen: HashMap<PublicKey, String> = HashMap::new();
+        let (mut lines, mut of_prefix) = (String::new(), HashMap::new());
+        for (at, member) in topology::members(text)?.into_iter().enumerate() {
+            let Member { id, key, address, prefixes } = member;
+            let wrong = |what, why: &dyn std::fmt::Display| SetupError::Member {
+                node: id.clone(),
+                what,
+                why: why.to_string(),
+            };
+            let key = key.map(|key| key.parse::<PublicKey>()).transpose();
+            let key = key.map_err(|error| wrong("key", &error))?;
+            if let Some(other) = key.and_then(|key| seen.insert(key, id.clone())) {
+                return Err(wrong("key", &format!("it is the key of {other}")));
+            }
+            let address = address.map(|address| address.parse::<Target>()).transpose();
+            let address = address.map_err(|error| wrong("address", &error))?;
+            let parse = |prefix: &String| {
+                let net =
+                    prefix.parse::<IpNet>().or_else(|_| prefix.parse::<IpAddr>().map(IpNet::from));
+                net.map(|net| net.trunc())
+                    .map_err(|_| wrong("prefixes", &format!("{prefix:?} is no network")))
+            };
+            let prefixes = prefixes.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+            for prefix in &prefixes {
+                if let Some(other) = of_prefix.insert(*prefix, id.clone())
+                    && other != id
+                {
+                    return Err(wrong("prefixes", &format!("{prefix} is behind {other}, too")));
+                }
+                lines.push_str(&format!("{prefix} {at}\n"));
+            }
+            running.keys.push(key);
+            running.addresses.push(address);
+            running.prefixes.push(prefixes);
+        }
+        running.table = Prefixes::parse(&lines).map_err(|error| SetupError::Member {
+            node: running.network.name.clone(),
+            what: "prefixes",
+            why: error.to_string(),
+        })?;
+        running.owners =
+            running.table.names().map(|(_, name)| name.parse().unwrap_or(usize::MAX)).collect();
+        Ok(running)
+    }
+
+    /// The node behind which an address is.
+    pub(crate) fn owner(&self, address: IpAddr) -> Option<usize> {
+        // An IPv4 address written as IPv6 is not valid in packets (RFC 4942 section 2.2), and must not
+        // pass for the IPv4 address.
+        if address.is_ipv6() && address.to_canonical().is_ipv4() {
+            return None;
+        }
+        self.table.lookup(address).and_then(|id| self.owners.get(id.0 as usize).copied())
+    }
+
+    /// The number of a node.
+    ///
+    /// # Errors
+    /// [`SetupError::NoNode`].
+    pub fn node(&self, name: &str) -> Result<usize, SetupError> {
+        let found = self.network.nodes.iter().position(|node| node.id == name);
+        found.ok_or_else(|| SetupError::NoNode(name.into()))
+    }
+
+    /// The name of a node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn name(&self, node: usize) -> &str {
+        &self.network.nodes[node].id
+    }
+
+    /// Nodes that share a link with a node, ascending.
+    pub fn neighbors(&self, node: usize) -> Vec<usize> {
+        let mut found: Vec<usize> = Vec::new();
+        for link in &self.network.links {
+            let (from, to) = (link.from.index(), link.to.index());
+            found.extend((from == node).then_some(to));
+            found.extend((to == node).then_some(from));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// All manifests of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    pub(crate) devices: Vec<DeviceManifest>,
+    pub(crate) ingresses: Vec<IngressManifest>,
+}
+
+impl Manifests {
+    /// Manifests that belong together.
+    ///
+    /// # Errors
+    /// [`SetupError`] for manifests of several plans, and two for one device or ingress.
+    pub fn new(
+        devices: Vec<DeviceManifest>,
+        ingresses: Vec<IngressManifest>,
+    ) -> Result<Manifests, SetupError> {
+        let of_devices = devices.iter().map(|one| (one.version(), one.network(), one.name()));
+        let of_ingresses = ingresses.iter().map(|one| (one.version(), one.network(), one.name()));
+        let mut first = None;
+        for (version, network, name) in of_devices.chain(of_ingresses) {
+            if *first.get_or_insert((version, network)) != (version, network) {
+                return Err(SetupError::Mixed(name.into(), version, network.into()));
+            }
+        }
+        let mut seen = HashMap::new();
+        for one in &devices {
+            if seen.insert(one.device(), ()).is_some() {
+                return Err(SetupError::Twice(one.name().into()));
+            }
+        }
+        let mut names = HashMap::new();
+        for one in &ingresses {
+            if one.slice() > 0 {
+                return Err(SetupError::Slices(one.name().into()));
+            }
+            if names.insert(one.name(), ()).is_some() {
+                return Err(SetupError::Twice(one.name().into()));
+            }
+        }
+        Ok(Manifests { devices, ingresses })
+    }
+
+    /// Version of the plan; 0 without one.
+    pub fn version(&self) -> u64 {
+        let device = self.devices.first().map(DeviceManifest::version);
+        device.or(self.ingresses.first().map(IngressManifest::version)).unwrap_or(0)
+    }
+}
+
+/// A path as all nodes see it.
+#[derive(Clone, Debug)]
+pub(crate) struct PathWay {
+    pub(crate) id: u32,
+    /// Number of the ingress in the plan.
+    pub(crate) ingress: u32,
+    /// Nodes in order, the first and the last included.
+    pub(crate) nodes: Vec<usize>,
+    /// The links between them, and the devices on these.
+    pub(crate) route: Route,
+}
+
+/// The ways of all paths of a plan: the shortest ones, as the planner has them.
+pub(crate) fn ways(
+    running: &RunningNetwork,
+    manifests: &Manifests,
+) -> Result<Vec<PathWay>, SetupError> {
+    let network = &running.network;
+    let of_link = devices_of_links(running, manifests)?;
+    let stranger = |name: &str| SetupError::Stranger(name.into());
+    let mut pairs: Vec<(NodeId, NodeId)> = Vec::new();
+    for manifest in &manifests.ingresses {
+        let from = running.node(manifest.name()).map_err(|_| stranger(manifest.name()))?;
+        for path in manifest.paths() {
+            let to = running.node(&path.egress).map_err(|_| stranger(&path.egress))?;
+            pairs.push((NodeId::new(from), NodeId::new(to)));
+        }
+    }
+    let routes = routing::shortest_paths_between(network, &pairs, &Unwatched)?;
+    let paths = manifests
+        .ingresses
+        .iter()
+        .flat_map(|manifest| manifest.paths().iter().map(move |path| (manifest, path)));
+    let mut ways = Vec::with_capacity(pairs.len());
+    let mut seen = BTreeMap::new();
+    for ((manifest, path), route) in paths.zip(routes) {
+        if let Some(other) = seen.insert(path.id, manifest.name()) {
+            return Err(SetupError::Twice(format!("path {} ({other})", path.id)));
+        }
+        // The plan may leave devices out that save nothing.
+        let planned = manifest.devices(path);
+        let devices: Vec<Option<DeviceId>> = route
+            .links
+            .iter()
+            .map(|&link| of_link[link].filter(|device| planned.contains(device)))
+            .collect();
+        let known = Route::through(devices);
+        if !known.meets(&planned) {
+            let (from, to) = (manifest.name().into(), path.egress.clone());
+            return Err(SetupError::OtherWay { from, to });
+        }
+        let after = route.links.iter().map(|&link| network.links[link].to.index());
+        ways.push(PathWay {
+            id: path.id.0,
+            ingress: manifest.ingress(),
+            nodes: std::iter::once(route.from.index()).chain(after).collect(),
+            route: known,
+        });
+    }
+    Ok(ways)
+}
+
+/// The device that each link leads to.
+fn devices_of_links(
+    running: &RunningNetwork,
+    manifests: &Manifests,
+) -> Result<Vec<Option<DeviceId>>, SetupError> {
+    let network = &running.network;
+    let links: HashMap<String, usize> =
+        (0..network.links.len()).map(|link| (network.link_name(LinkId::new(link)), link)).collect();
+    let mut of_link = vec![None; network.links.len()];
+    let mut of_node = vec![None; network.nodes.len()];
+    for manifest in &manifests.devices {
+        let (name, device) = (manifest.name(), manifest.device());
+        if device.index() >= network.links.len().max(network.nodes.len()) {
+            return Err(SetupError::Stranger(name.into()));
+        }
+        match (links.get(name), running.node(name)) {
+            (Some(&link), _) => of_link[link] = Some(device),
+            (None, Ok(node)) => of_node[node] = Some(device),
+            (None, Err(_)) => return Err(SetupError::Stranger(name.into())),
+        }
+    }
+    for (device, link) in of_link.iter_mut().zip(&network.links) {
+        *device = device.or(of_node[link.to.index()]);
+    }
+    Ok(of_link)
+}
