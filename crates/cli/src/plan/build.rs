@@ -47,7 +47,7 @@ pub(super) fn whole(
         let saved = |hour: &Footprint| format!("{:.1} %", 100.0 * hour.reduction());
         let saved: Vec<String> = outcome.hours.iter().map(saved).collect();
         notes.push(format!(
-            "One plan for {} hours, within every limit in each: of their footprints it saves {}. Volumes are their mean.",
+            "The plan is within every limit in each of the {} hours. In the order given it saves {} of their footprints. Volumes shown are their mean, and so is the footprint above; it is compared with no other scheme.",
             saved.len(),
             saved.join(", ")
         ));
@@ -118,6 +118,9 @@ fn document(
         utilization_before: utilization.map(|both| both[0]),
         utilization_after: utilization.map(|both| both[1]),
     };
+    if let Some(hours) = in_each(&outcome.hours) {
+        verdict.headline = format!("{} {hours}", verdict.headline);
+    }
     if let Some(worst) = &worst_failures {
         verdict.headline = format!("{} {}", verdict.headline, failing::headline(worst));
     }
@@ -308,6 +311,13 @@ fn decoders(request: &Request, outcome: &Outcome) -> String {
     } else {
         format!(" with decoders on {built} of {candidates} links, as more save nothing,")
     }
+}
+
+/// What a plan for several hours saves in each.
+fn in_each(hours: &[Footprint]) -> Option<String> {
+    let saved = || hours.iter().map(|hour| 100.0 * hour.reduction());
+    let (least, most) = (saved().reduce(f64::min)?, saved().reduce(f64::max)?);
+    Some(format!("In each of the {} hours it saves {least:.1} to {most:.1} %.", hours.len()))
 }
 
 fn headline(with: &str, reduction: f64, gap: f64) -> String {

@@ -435,3 +435,45 @@ fn a_topology_on_standard_input() {
     run(args!["plan", "-"], b"nonsense").fails(3, &["standard input", "unknown format"]);
     run(args!["plan", "-", "--latencies", "-"], b"").fails(2, &["standard input", "once"]);
 }
+
+/// One plan for a day and a night, whose traffic takes different ways.
+#[test]
+fn several_hours() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    let day = dir.write("day", b"a c 10\nb c 10\n");
+    let night = dir.write("night", b"b c 10\n");
+    let both = |more: &[&str]| -> Vec<String> {
+        let hours = [&day, &night].map(|hour| hour.to_str().unwrap().to_owned());
+        let [day, night] = hours;
+        let given = ["--traffic".to_owned(), day, "--traffic".to_owned(), night];
+        given.into_iter().chain(more.iter().map(ToString::to_string)).collect()
+    };
+    let ran = |more: &[&str]| {
+        let all = both(more);
+        document(&map, &all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    // Memory is short, so a plan must choose whose traffic it is for.
+    let scarce = ["--load", "100%", "--interior-memory", "300MB", "--edge-memory", "300MB"];
+    let in_each = |found: &Value| -> (f64, f64) {
+        let headline = found["verdict"]["headline"].as_str().expect("a headline").to_owned();
+        let (_, rest) = headline.split_once("In each of the 2 hours it saves ").expect(&headline);
+        let (least, most) = rest.trim_end_matches(" %.").split_once(" to ").expect(rest);
+        (least.parse().unwrap(), most.parse().unwrap())
+    };
+    let (mean, worst) = (ran(&scarce), ran(&[&scarce[..], &["--aim", "worst"]].concat()));
+    assert!(in_each(&worst).0 > in_each(&mean).0, "{mean} {worst}");
+    assert!(in_each(&worst).1 < in_each(&mean).1, "{mean} {worst}");
+    let free = ran(&[&scarce[..], &["--headroom", "40%"]].concat());
+    assert!(in_each(&free).1 < in_each(&mean).1, "less is left to plan with");
+    for (more, words) in [
+        (&["--headroom", "100%"][..], "headroom"),
+        (&["--deploy", "2"], "several --traffic"),
+        (&["--traffic", "missing"], "missing"),
+    ] {
+        let all = both(more);
+        let ran = plan(&map, &all.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_ne!(ran.code, Some(0), "{more:?}");
+        assert!(ran.err.contains(words) && ran.err.matches('\n').count() == 1, "{}", ran.err);
+    }
+}

@@ -42,7 +42,7 @@ pub enum SolverError {
     },
     /// A plan for several hours with another objective, or with partial deployment.
     #[error(
-        "a plan for several hours minimizes the footprint with all decoders; leave out the other objective and partial deployment"
+        "one plan for several --traffic or --profile is for the least footprint with all decoders; leave out --objective, --deploy, --budget and --target"
     )]
     OnlyFootprint,
     /// Branch and bound found nothing within its limit.
