@@ -480,6 +480,30 @@ mod tests {
     }
 
     #[test]
+    fn places_are_whole_few_and_descending() {
+        let of = |list: &[u64]| list.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(parse_places(&of(&[9, 1, 8, 2])).map(|places| places.len()), Some(2));
+        let many: Vec<u64> = (0..64).flat_map(|n| [1000 - n, n]).collect();
+        assert_eq!(parse_places(&of(&many)).map(|places| places.len()), Some(64));
+        let more: Vec<u64> = (0..65).flat_map(|n| [1000 - n, n]).collect();
+        let wrong =
+            [of(&[]), of(&[1]), of(&[8, 1, 9, 2]), of(&[9, 1, 9, 2]), of(&more), vec![1; 31]];
+        for list in wrong {
+            assert_eq!(parse_places(&list), None, "{} bytes", list.len());
+        }
+        let mut wire = Vec::new();
+        Hello { places: Vec::new(), held_from: 0, ..hello() }.write(&mut wire);
+        let mut rest = &wire[..];
+        let Ok(Some(Message::Hello(body))) = Message::take(&mut rest) else { panic!("no hello") };
+        for (field, value) in [(15, &[1u8; 15][..]), (15, &[]), (16, &[]), (16, &[0x80])] {
+            let mut body = body.to_vec();
+            body.extend_from_slice(&[field, value.len() as u8]);
+            body.extend_from_slice(value);
+            assert_eq!(Hello::parse(&body), Err(HelloError::Field { field: field.into() }));
+        }
+    }
+
+    #[test]
     fn versions_without_overlap_are_refused() {
         let mut wire = Vec::new();
         Hello { oldest: 4, newest: 9, ..hello() }.write(&mut wire);

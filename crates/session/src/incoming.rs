@@ -130,6 +130,11 @@ impl Incoming {
         self.store.take_news(self.is_lent)
     }
 
+    /// What waits for the store is not written.
+    pub(crate) fn forget_unwritten(&mut self) {
+        self.store.clear();
+    }
+
     pub(crate) fn has_store(&self) -> bool {
         self.store.has_store()
     }

@@ -254,6 +254,11 @@ impl Outgoing {
         self.store.take_news(self.is_lent)
     }
 
+    /// What waits for the store is not written.
+    pub(crate) fn forget_unwritten(&mut self) {
+        self.store.clear();
+    }
+
     pub(crate) fn has_store(&self) -> bool {
         self.store.has_store()
     }

@@ -480,6 +480,9 @@ impl Session {
         if self.agreed.is_none() {
             self.outgoing.discard();
             self.incoming.discard();
+            // What is stored is that of the other peer, and stays.
+            self.outgoing.forget_unwritten();
+            self.incoming.forget_unwritten();
         }
     }
 

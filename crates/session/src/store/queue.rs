@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Content that is copied out of the log before the driver asks for it, in bytes: the log may be
 /// out with a job whenever the driver asks.
-const READY: usize = 2 << 20;
+const READY: usize = 512 << 10;
 
 /// A block of the log.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,8 @@ impl Queue {
         }
     }
 
-    fn clear(&mut self) {
+    /// Nothing is to be written.
+    pub(crate) fn clear(&mut self) {
         self.steps.clear();
         self.ready.clear();
         self.ready_bytes = 0;

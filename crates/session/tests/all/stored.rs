@@ -243,6 +243,7 @@ impl Pair {
                 end.session.on_timeout(self.now);
             }
             self.exchange();
+            self.check();
         }
         assert!(got == content, "bytes out equal bytes in");
         self.check();

@@ -7,6 +7,7 @@ mod input;
 pub(crate) mod link_datagram;
 pub(crate) mod session_bytes;
 pub(crate) mod session_ops;
+pub(crate) mod session_store;
 
 pub(crate) use input::Input;
 use oncewire_codec::{EncoderBuilder, Sharing};
