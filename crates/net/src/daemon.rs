@@ -96,7 +96,14 @@ pub fn run(role: Role, daemon: Daemon) -> Result<(), NetError> {
         .enable_all()
         .build()
         .map_err(NetError::Runtime)?;
+    let store = match &role {
+        Role::Serve(config) => config.endpoint.store.clone(),
+        Role::Connect(config) => config.endpoint.store.clone(),
+    };
     let result = runtime.block_on(run_async(role, daemon));
+    if let Some(store) = store {
+        store.close();
+    }
     // Name look-ups may still be in progress; do not wait for them.
     runtime.shutdown_background();
     result

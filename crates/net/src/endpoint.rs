@@ -6,6 +6,8 @@ use crate::enroll::Invitations;
 use crate::handshake::HandshakeError;
 use crate::keys::{AuthorizedPeers, PublicKey, SecretKey};
 use crate::status::{EffortStatus, SessionStatus};
+#[cfg(unix)]
+use crate::store::ContentStore;
 use crate::tls::TlsError;
 use crate::transport::TransportKind;
 use oncewire_codec::adapt::CpuShare;
@@ -55,6 +57,9 @@ pub struct Endpoint {
     pub invitations: Option<Invitations>,
     /// Program and version; the peer shows them in `status`.
     pub agent: String,
+    /// Where caches are kept on disk. Default: nowhere.
+    #[cfg(unix)]
+    pub store: Option<ContentStore>,
 }
 
 impl Endpoint {
@@ -78,6 +83,8 @@ impl Endpoint {
             grace: config.grace,
             invitations: None,
             agent: config.agent,
+            #[cfg(unix)]
+            store: None,
         }
     }
 
@@ -125,6 +132,8 @@ impl Endpoint {
             dead_after: self.dead_after,
             grace: self.grace,
             agent: self.agent.clone(),
+            #[cfg(unix)]
+            store: self.store.as_ref().map(ContentStore::key),
             ..config
         };
         config.build()

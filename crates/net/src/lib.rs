@@ -96,6 +96,8 @@ mod services;
 mod socket_owner;
 mod sockets;
 pub mod status;
+#[cfg(unix)]
+pub mod store;
 mod sync;
 pub mod target;
 mod threads;

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A directory of logs, open in this process only.
 #[derive(Debug)]
@@ -174,6 +175,19 @@ impl Store {
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.page.sealed
+    }
+
+    /// Two numbers of this store, which nobody knows without its key: for keyed hashes of its owner.
+    #[must_use]
+    pub fn numbers(&self) -> [u64; 2] {
+        let Secret(bytes) = Secret::derive(&self.key.0, &self.page.id, "oncewire store numbers 1");
+        [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])))
+    }
+
+    /// When a log was last written.
+    #[must_use]
+    pub fn modified(&self, name: LogName) -> Option<SystemTime> {
+        fs::metadata(self.file(name, LOG)).and_then(|meta| meta.modified()).ok()
     }
 
     /// All logs, in the order of their names.

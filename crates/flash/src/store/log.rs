@@ -325,6 +325,7 @@ impl DiskLog {
         self.state.lost += offset.saturating_sub(self.state.tail);
         self.state.tags.fill(0);
         (self.state.tail, self.state.low) = (offset, offset);
+        self.own = self.own.min(offset / self.header.shape.segment());
         self.forget_reads();
         Ok(())
     }

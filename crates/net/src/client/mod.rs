@@ -18,6 +18,8 @@ use crate::log_limit::LogLimit;
 use crate::quic;
 use crate::sockets::listen;
 use crate::status::{Role, Status};
+#[cfg(unix)]
+use crate::store::ContentStore;
 use crate::sync::lock;
 use crate::target::Target;
 use crate::tls::{self, Credential};
@@ -271,6 +273,8 @@ impl Connection {
             memory_limit: shared.endpoint.memory,
             memory: sessions.iter().map(|session| session.here.memory_bytes).sum(),
             services: shared.content.services(),
+            #[cfg(unix)]
+            store: shared.endpoint.store.as_ref().map(ContentStore::status),
             application_sent: content.0,
             application_received: content.1,
             transport_sent: shared.wire.total().0,

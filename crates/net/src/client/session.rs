@@ -31,10 +31,19 @@ impl Shared {
             // Logs shared with a key that was revoked are dropped.
             let (logs_of, of_peer) =
                 logs.take().filter(|(peer, _)| shared.endpoint.peers.contains(peer)).unzip();
+            #[cfg(unix)]
+            let (logs_of, of_peer) = match of_peer {
+                None => shared.restore().await.unzip(),
+                held => (logs_of, held),
+            };
             let session =
                 Session::connect(shared.config.with_random(random), of_peer, Instant::now());
             let (driver, notices) =
                 Driver::start(session, None, shared.content.clone(), Handle::current());
+            #[cfg(unix)]
+            if let Some(store) = &shared.endpoint.store {
+                driver.keep_on_disk(store);
+            }
             shared.set_latest(Some(driver.clone()));
             let mut phase = driver.phase();
             let run = tokio::spawn(shared.clone().run(driver.clone(), logs_of, notices));
@@ -76,6 +85,19 @@ impl Shared {
             }
             pause = shared.next_pause(pause);
         }
+    }
+
+    /// Reads the logs that an earlier process shared with the server from disk. Who the server is
+    /// will show: of several that it may be, the one whose logs were written last.
+    #[cfg(unix)]
+    async fn restore(&self) -> Option<(PublicKey, Logs)> {
+        let (store, config) = (self.endpoint.store.clone()?, self.config.clone());
+        let peers = self.endpoint.peers.clone();
+        let read = move || {
+            let peer = store.latest(|peer| peers.contains(peer))?;
+            Some((peer, store.restore(peer, &config, true)?))
+        };
+        tokio::task::spawn_blocking(read).await.ok()?
     }
 
     /// Lets the open flows of a session end beside the next session. Its logs are of no further

@@ -11,8 +11,12 @@ use crate::dials::Dials;
 use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::services::Service;
+#[cfg(unix)]
+use crate::store::ContentStore;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
+#[cfg(unix)]
+use oncewire_session::Side;
 use oncewire_session::{
     Ended, Event, FlowId, FlowMeter, Logs, OpenError, Owner, ResetCode, SentBlock, Session,
 };
@@ -200,6 +204,9 @@ pub(crate) struct Driver {
     content: Arc<ContentBytes>,
     /// The runtime of its tasks.
     pub(crate) thread: Handle,
+    /// Where its session's logs are kept, and its number there.
+    #[cfg(unix)]
+    store: OnceLock<(ContentStore, u64)>,
 }
 
 impl Drop for Driver {
@@ -287,10 +294,36 @@ impl Driver {
             transports: watch::Sender::new(0),
             content,
             thread,
+            #[cfg(unix)]
+            store: OnceLock::new(),
         });
         driver.with(|_| ());
         driver.thread.spawn(Driver::keep_time(driver.clone()));
         (driver, Notices { opened: opened_rx, lane_down: lane_down_rx })
+    }
+
+    /// Keeps the logs of its session on disk.
+    #[cfg(unix)]
+    pub(crate) fn keep_on_disk(self: &Arc<Driver>, store: &ContentStore) {
+        let number = store.register(self);
+        let _ = self.store.set((store.clone(), number));
+        self.wake_store();
+    }
+
+    /// The store asks for what came before it could: without the peer's key, nothing is written.
+    #[cfg(unix)]
+    fn wake_store(&self) {
+        if let Some((store, number)) = self.store.get() {
+            for side in [Side::Sending, Side::Receiving] {
+                store.ready(*number, side);
+            }
+        }
+    }
+
+    /// Whether the session is still here.
+    #[cfg(unix)]
+    pub(crate) fn has_session(&self) -> bool {
+        self.lock().session.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, DriverState> {
@@ -418,6 +451,12 @@ impl Driver {
                     });
                     self.phase.send_replace(Phase::Over(why));
                 }
+                #[cfg(unix)]
+                Event::Unwritten(side) => {
+                    if let Some((store, number)) = self.store.get() {
+                        store.ready(*number, side);
+                    }
+                }
                 _ => {}
             }
         }
@@ -476,7 +515,13 @@ impl Driver {
     pub(crate) fn take_logs(&self) -> Option<Logs> {
         let session = self.lock().session.take()?;
         self.content.ended(&session.counters());
-        Some(session.into_logs())
+        #[cfg_attr(not(unix), allow(unused_mut))]
+        let mut logs = session.into_logs();
+        #[cfg(unix)]
+        if let (Some((store, number)), Some(&peer)) = (self.store.get(), self.peer.get()) {
+            store.leave(*number, peer, &mut logs);
+        }
+        Some(logs)
     }
 
     pub(crate) fn signals(&self, flow: FlowId) -> Option<Arc<FlowSignals>> {
@@ -543,7 +588,10 @@ impl Driver {
     /// Records the peer's key and what log lines call it. Returns the key recorded first.
     pub(crate) fn set_peer(&self, peer: PublicKey, label: String) -> PublicKey {
         let _ = self.label.set(label);
-        *self.peer.get_or_init(|| peer)
+        let peer = *self.peer.get_or_init(|| peer);
+        #[cfg(unix)]
+        self.wake_store();
+        peer
     }
 
     /// What log lines call the peer.

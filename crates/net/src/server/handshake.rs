@@ -252,6 +252,8 @@ impl Shared {
         };
         let rest = bytes.split_off(len);
         lock(&self.incompatible).remove(&peer);
+        #[cfg(unix)]
+        self.restore(peer, &hello).await;
         let entered = self.enter(peer, &hello, transport, rest);
         let Err((reason, answer, transport)) = entered else { return Ok(()) };
         send_refusal(transport, &answer).await;

@@ -15,6 +15,8 @@ use crate::log_limit::LogLimit;
 use crate::quic;
 use crate::sockets::listen;
 use crate::status::{Role, Status};
+#[cfg(unix)]
+use crate::store::ContentStore;
 use crate::sync::lock;
 use crate::threads::SessionThreads;
 use crate::tls;
@@ -219,6 +221,8 @@ impl Server {
             memory_limit: shared.endpoint.memory,
             memory: kept_memory + list.iter().map(|session| session.here.memory_bytes).sum::<u64>(),
             services: shared.content.services(),
+            #[cfg(unix)]
+            store: shared.endpoint.store.as_ref().map(ContentStore::status),
             application_sent: content.0,
             application_received: content.1,
             transport_sent: shared.wire.total().0,

@@ -80,6 +80,10 @@ impl Shared {
             self.content.clone(),
             seat.handle.clone(),
         );
+        #[cfg(unix)]
+        if let Some(store) = &self.endpoint.store {
+            driver.keep_on_disk(store);
+        }
         let label = self.endpoint.peers.label(&peer);
         self.log_start(&peer, &label, hello, &transport, log, (of_peer, sessions.len()));
         driver.set_peer(peer, label);
@@ -93,6 +97,26 @@ impl Shared {
             drop(seat);
         });
         Ok(())
+    }
+
+    /// Reads a peer's logs from disk, if none are in memory, so that the session that begins now finds
+    /// them.
+    #[cfg(unix)]
+    pub(super) async fn restore(&self, peer: PublicKey, hello: &Hello) {
+        let Some(store) = self.endpoint.store.clone() else { return };
+        let of_peer = |session: &(PublicKey, SessionId)| session.0 == peer;
+        if hello.answer != Answer::New
+            || self.lock_sessions().keys().any(of_peer)
+            || self.lock_kept().iter().any(|kept| kept.peer == peer)
+        {
+            return;
+        }
+        let config = self.config.clone();
+        let read = move || store.restore(peer, &config, false);
+        if let Ok(Some(logs)) = tokio::task::spawn_blocking(read).await {
+            self.lock_kept().push(KeptLogs { peer, since: Instant::now(), logs });
+            self.memory_changed.notify_one();
+        }
     }
 
     /// Why a peer with `of_peer` sessions cannot have another one, if it cannot.
@@ -266,6 +290,12 @@ impl Shared {
                 }
             }
             shared.lock_kept().retain(|kept| shared.endpoint.peers.contains(&kept.peer));
+            #[cfg(unix)]
+            if let Some(store) = shared.endpoint.store.clone() {
+                let peers = shared.endpoint.peers.clone();
+                let forget = move || store.forget(|peer| !peers.contains(peer));
+                let _ = tokio::task::spawn_blocking(forget).await;
+            }
             shared.memory_changed.notify_one();
             if !changes.changed().await {
                 return;

@@ -104,12 +104,49 @@ pub struct Status {
     pub last_failure: Option<String>,
     /// The file that this process records its history to.
     pub history: Option<HistoryStatus>,
+    /// The caches on disk.
+    pub store: Option<StoreStatus>,
     /// The services, those that carried most first.
     pub services: Vec<ServiceStatus>,
     /// The HTTPS services that a client may open.
     pub https: Vec<HttpsStatus>,
     /// The sessions.
     pub sessions: Vec<SessionStatus>,
+}
+
+/// The caches of this end on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreStatus {
+    /// Their directory.
+    pub directory: String,
+    /// Most bytes of all files.
+    #[serde(rename = "limit_bytes")]
+    pub limit: u64,
+    /// Bytes of all files.
+    #[serde(rename = "used_bytes")]
+    pub used: u64,
+    /// Whether they are encrypted.
+    pub encrypted: bool,
+    /// Peers that have a cache there.
+    pub peers: usize,
+    /// Content in caches that were used since this process started, in bytes.
+    #[serde(rename = "held_bytes")]
+    pub held: u64,
+    /// Age of the oldest content of those, in seconds.
+    #[serde(rename = "oldest_seconds")]
+    pub oldest: Option<u64>,
+    /// Bytes of content written since this process started.
+    #[serde(rename = "written_bytes")]
+    pub written: u64,
+    /// Bytes of content written that a crash could still take back.
+    #[serde(rename = "pending_bytes")]
+    pub pending: u64,
+    /// Bytes of content that were not written, because the disk was slower than the link.
+    #[serde(rename = "lost_bytes")]
+    pub lost: u64,
+    /// Why caches are in memory only, if they are.
+    pub failure: Option<String>,
 }
 
 /// What connections to one target carried.

@@ -1,0 +1,238 @@
+//! One log of one peer on disk, and what a session says about it.
+
+use super::record::Record;
+use oncewire_flash::store::{
+    AppendError, DiskLog, LogName, NewLog, Peer, Store, StoreError, layout,
+};
+use oncewire_session::{Config, Epoch, FinishedLog, Piece, Place, RestoreError, RestoredLog};
+use oncewire_session::{Side, Unwritten};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A commit follows after this much content.
+const COMMIT_BYTES: u64 = 32 << 20;
+/// A commit follows this long after content came, at the latest.
+const COMMIT_AFTER: Duration = Duration::from_secs(4);
+/// Content is read in pieces of this size.
+const READ: usize = 16 * layout::UNIT_CONTENT;
+
+/// One log of one peer.
+pub(super) struct PeerLog {
+    peer: Peer,
+    side: Side,
+    /// Its file, unless it is open.
+    name: Option<LogName>,
+    log: Option<DiskLog>,
+    /// `None`: nothing that may come back.
+    record: Option<Record>,
+    /// Since when there is content that was not committed, and how much.
+    dirty: Option<Instant>,
+    bytes: u64,
+}
+
+/// Seconds since 1970.
+pub(super) fn unix_time() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
+}
+
+impl PeerLog {
+    pub(super) fn new(peer: Peer, side: Side, name: Option<LogName>) -> PeerLog {
+        PeerLog { peer, side, name, log: None, record: None, dirty: None, bytes: 0 }
+    }
+
+    pub(super) fn name(&self) -> Option<LogName> {
+        self.log.as_ref().map(DiskLog::name).or(self.name)
+    }
+
+    pub(super) fn disk_log(&mut self) -> Option<&mut DiskLog> {
+        self.log.as_mut()
+    }
+
+    /// Opens the file, if there is one.
+    pub(super) fn open(&mut self, store: &Store) -> Result<(), StoreError> {
+        if let Some(name) = self.name {
+            let log = store.open_log(name)?;
+            self.record = Record::read(log.owner_state());
+            (self.log, self.name) = (Some(log), None);
+        }
+        Ok(())
+    }
+
+    /// Does what a session says. Returns an epoch that has become durable.
+    pub(super) fn apply(
+        &mut self,
+        store: &Store,
+        next: Unwritten,
+        now: Instant,
+    ) -> Result<Option<Epoch>, StoreError> {
+        match next {
+            Unwritten::Begin(header) => {
+                self.open(store).ok();
+                let record = Record::new(header);
+                let fits = |log: &DiskLog| log.header().shape.capacity == header.capacity;
+                if self.log.as_ref().is_some_and(fits) {
+                    self.record = Some(record);
+                    self.restart(0)?;
+                } else {
+                    self.forget(store)?;
+                    let side = super::side_of(self.side);
+                    let (peer, capacity) = (self.peer, header.capacity);
+                    let new = NewLog { peer, side, capacity, ..NewLog::default() };
+                    self.log = Some(store.create(&new, &record.write(), unix_time())?);
+                    self.record = Some(record);
+                }
+                Ok(Some(header.epoch))
+            }
+            Unwritten::Rewind { epoch, to } => {
+                self.rewind(epoch, to)?;
+                Ok(Some(epoch))
+            }
+            Unwritten::Content(piece) => {
+                self.append(&piece, now)?;
+                Ok(None)
+            }
+            Unwritten::Drop => {
+                self.forget(store)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Destroys the file.
+    pub(super) fn forget(&mut self, store: &Store) -> Result<(), StoreError> {
+        (self.record, self.dirty, self.bytes) = (None, None, 0);
+        let name = self.name();
+        (self.log, self.name) = (None, None);
+        match name.map_or(Ok(()), |name| store.forget(name)) {
+            Err(StoreError::NoLog(_)) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn restart(&mut self, offset: u64) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.restart(offset).map_err(failed)?;
+        self.commit()
+    }
+
+    fn rewind(&mut self, epoch: Epoch, to: Place) -> Result<(), StoreError> {
+        let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
+        let fill = log.fill();
+        if (fill.low..=fill.tail).contains(&to.offset) {
+            record.rewind(epoch, to);
+            log.truncate(to.offset).map_err(failed)?;
+            self.commit()
+        } else {
+            record.log.header.epoch = epoch;
+            record.restart(to);
+            self.restart(to.offset)
+        }
+    }
+
+    fn append(&mut self, piece: &Piece, now: Instant) -> Result<(), StoreError> {
+        let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
+        let end = log.fill().tail;
+        if piece.offset - piece.padding > end {
+            // The session's memory was faster than the disk.
+            record.restart(Place { offset: piece.offset, chain: 0 });
+            log.restart(piece.offset).map_err(failed)?;
+        }
+        let limit = self.log.as_ref().map_or(0, DiskLog::limit);
+        if piece.end().offset > limit {
+            self.commit()?;
+        }
+        let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
+        log.append(piece.offset, &piece.bytes).map_err(failed)?;
+        record.append(piece);
+        self.dirty.get_or_insert(now);
+        self.bytes += piece.bytes.len() as u64;
+        if self.bytes >= COMMIT_BYTES { self.commit() } else { Ok(()) }
+    }
+
+    /// Bytes of content that are not committed.
+    pub(super) fn pending(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When it is to be committed at the latest, if there is anything to commit.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.dirty.map(|since| since + COMMIT_AFTER)
+    }
+
+    /// Makes everything durable.
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let state = self.record.as_ref().map_or_else(Vec::new, Record::write);
+        log.commit(&state, unix_time())?;
+        (self.dirty, self.bytes) = (None, 0);
+        Ok(())
+    }
+
+    /// Reads it back into memory. `None` if there is nothing to come back.
+    pub(super) fn restore(
+        &mut self,
+        store: &Store,
+        config: &Config,
+    ) -> Result<Option<FinishedLog>, RestoreFailure> {
+        self.open(store)?;
+        self.commit()?;
+        let (Some(log), Some(record)) = (&mut self.log, &self.record) else { return Ok(None) };
+        let fill = log.fill();
+        let mut stored = record.log.clone();
+        stored.from = stored.from.max(fill.low);
+        if stored.end.offset != fill.tail {
+            return Ok(None);
+        }
+        // Above whatever is lost.
+        while stored.from < stored.end.offset {
+            let mut restored = RestoredLog::new(config, self.side, stored.clone())?;
+            match read_all(log, record, &mut restored, stored.end.offset)? {
+                None => return Ok(Some(restored.finish()?)),
+                Some(after) => stored.from = after,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads all of a log. Returns where the first loss ends.
+fn read_all(
+    log: &mut DiskLog,
+    record: &Record,
+    restored: &mut RestoredLog,
+    end: u64,
+) -> Result<Option<u64>, RestoreError> {
+    let mut buffer = vec![0; READ];
+    let mut at = restored.at();
+    while at < end {
+        let padding = record.paddings.iter().find(|padding| padding.end > at);
+        if let Some(padding) = padding.filter(|padding| padding.start <= at) {
+            at = padding.end;
+            continue;
+        }
+        let until = padding.map_or(end, |padding| padding.start.min(end));
+        let len = (READ as u64).min(until - at) as usize;
+        if let Err(lost) = log.read(at, &mut buffer[..len]) {
+            return Ok(Some(lost.end.max(at + 1)));
+        }
+        restored.push(at, &buffer[..len])?;
+        at += len as u64;
+    }
+    Ok(None)
+}
+
+/// Why a log does not come back into memory.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestoreFailure {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Session(#[from] RestoreError),
+}
+
+/// An append that the caller cannot have got wrong: the medium failed.
+fn failed(error: AppendError) -> StoreError {
+    match error {
+        AppendError::Failed(failed) => failed.into(),
+        other => oncewire_flash::store::Failed(other.to_string()).into(),
+    }
+}

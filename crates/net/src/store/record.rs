@@ -1,0 +1,209 @@
+//! What is kept with the content of a log: its header, where it ends, the places at which both ends
+//! may go on, its padding, and whose its content is. `docs/STORE.md`, section 9, has the bytes.
+
+use oncewire_flash::store::layout::MAX_STATE;
+use oncewire_session::{Epoch, LogHeader, LogRecord, Piece, Place, Run};
+use std::ops::Range;
+
+/// Most places: those of 2.5 GiB. Beyond that, the oldest are dropped.
+const MOST_PLACES: usize = 40_000;
+/// Most changes of owner. Beyond that, the oldest are dropped: that content belongs to nobody.
+const MOST_RUNS: usize = 20_000;
+/// Most stretches of padding: of the last passes around the ring.
+const MOST_PADDINGS: usize = 64;
+const VERSION: u64 = 1;
+const FIXED: usize = 80;
+
+/// A log's state, which is committed together with content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) log: LogRecord,
+    pub(super) paddings: Vec<Range<u64>>,
+}
+
+impl Record {
+    /// Of an empty log.
+    pub(super) fn new(header: LogHeader) -> Record {
+        let (places, runs) = (Vec::new(), Vec::new());
+        let log = LogRecord { header, from: 0, end: Place::default(), places, runs };
+        Record { log, paddings: Vec::new() }
+    }
+
+    /// Content was appended.
+    pub(super) fn append(&mut self, piece: &Piece) {
+        let log = &mut self.log;
+        log.end = piece.end();
+        log.from = log.from.max(log.end.offset.saturating_sub(log.header.capacity));
+        let from = log.from;
+        if piece.padding > 0 {
+            self.paddings.push(piece.offset - piece.padding..piece.offset);
+        }
+        if piece.is_place {
+            log.places.push(log.end);
+        }
+        for &run in &piece.runs {
+            if log.runs.last().is_none_or(|last| last.start < run.start && last.owner != run.owner)
+            {
+                log.runs.push(run);
+            }
+        }
+        trim(&mut self.paddings, MOST_PADDINGS, |padding| padding.end <= from);
+        trim(&mut log.places, MOST_PLACES, |place| place.offset <= from);
+        // The run that `from` lies in begins below it.
+        let later = log.runs.partition_point(|run| run.start <= from);
+        log.runs.drain(..later.saturating_sub(1).max(log.runs.len().saturating_sub(MOST_RUNS)));
+    }
+
+    /// What was stored before `offset` does not belong to what follows.
+    pub(super) fn restart(&mut self, end: Place) {
+        (self.log.from, self.log.end) = (end.offset, end);
+        self.log.places.clear();
+        self.log.runs.clear();
+        self.paddings.clear();
+    }
+
+    /// The log was rewound.
+    pub(super) fn rewind(&mut self, epoch: Epoch, to: Place) {
+        let log = &mut self.log;
+        (log.header.epoch, log.end) = (epoch, to);
+        log.places.retain(|place| place.offset <= to.offset);
+        log.runs.retain(|run| run.start < to.offset);
+        self.paddings.retain(|padding| padding.start < to.offset);
+        for padding in &mut self.paddings {
+            padding.end = padding.end.min(to.offset);
+        }
+    }
+
+    /// The state of a log in a store.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let LogRecord { header, from, end, places, runs } = &self.log;
+        let count = |len: usize| len as u64;
+        let mut bytes =
+            Vec::with_capacity(FIXED + 16 * (places.len() + runs.len() + self.paddings.len()));
+        let fixed = [
+            VERSION | count(self.paddings.len()) << 32,
+            header.epoch.log,
+            header.epoch.number,
+            header.capacity,
+            header.key,
+            *from,
+            end.offset,
+            end.chain,
+            count(places.len()),
+            count(runs.len()),
+        ];
+        let places = places.iter().map(|place| [place.offset, place.chain]);
+        let runs = runs.iter().map(|run| [run.start, run.owner]);
+        let paddings = self.paddings.iter().map(|padding| [padding.start, padding.end]);
+        let numbers = fixed.into_iter().chain(places.chain(runs).chain(paddings).flatten());
+        numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        debug_assert!(bytes.len() <= MAX_STATE as usize);
+        bytes
+    }
+
+    /// Reads a state. `None` if it is empty, of another version, or contradicts itself.
+    pub(super) fn read(bytes: &[u8]) -> Option<Record> {
+        if bytes.len() < FIXED || !bytes.len().is_multiple_of(8) {
+            return None;
+        }
+        let mut numbers = bytes
+            .chunks_exact(8)
+            .map(|number| u64::from_le_bytes(number.try_into().unwrap_or_default()));
+        let mut next = || numbers.next();
+        let first = next()?;
+        let (version, paddings) = (first & 0xffff_ffff, first >> 32);
+        let epoch = Epoch { log: next()?, number: next()? };
+        let header = LogHeader { epoch, capacity: next()?, key: next()? };
+        let (from, end) = (next()?, Place { offset: next()?, chain: next()? });
+        let (places, runs) = (next()?, next()?);
+        let pairs = places.checked_add(runs)?.checked_add(paddings)?;
+        if version != VERSION || pairs != ((bytes.len() - FIXED) / 16) as u64 {
+            return None;
+        }
+        let mut pairs = |count: u64| -> Option<Vec<[u64; 2]>> {
+            (0..count).map(|_| Some([next()?, next()?])).collect()
+        };
+        let places = pairs(places)?.into_iter().map(|[offset, chain]| Place { offset, chain });
+        let runs = pairs(runs)?.into_iter().map(|[start, owner]| Run { start, owner });
+        let (places, runs) = (places.collect(), runs.collect());
+        let paddings: Vec<_> =
+            pairs(paddings)?.into_iter().map(|[start, end]| start..end).collect();
+        let ordered = paddings.iter().all(|padding| padding.start <= padding.end)
+            && paddings.windows(2).all(|two| two[0].end <= two[1].start);
+        ordered.then_some(Record { log: LogRecord { header, from, end, places, runs }, paddings })
+    }
+}
+
+/// Drops the first ones that are useless, and so many more that at most `most` are left.
+fn trim<T>(list: &mut Vec<T>, most: usize, is_useless: impl Fn(&T) -> bool) {
+    let useless = list.iter().take_while(|one| is_useless(one)).count();
+    // In batches: removing from the front costs as much as what stays.
+    let over = list.len().saturating_sub(most);
+    if over > 0 || useless > list.len() / 4 {
+        list.drain(..useless.max(over));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: LogHeader =
+        LogHeader { epoch: Epoch { log: 7, number: 2 }, capacity: 1 << 20, key: 9 };
+
+    fn piece(offset: u64, len: usize, owner: u64) -> Piece {
+        let bytes = vec![0; len];
+        let runs = vec![Run { start: offset, owner }];
+        Piece { offset, padding: 0, bytes, chain: offset ^ 5, is_place: true, runs }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+        let mut record = Record::new(HEADER);
+        for n in 0..40u64 {
+            record.append(&piece(n * 30_000, 30_000, n / 3));
+        }
+        let padded = Piece { padding: 100, ..piece(1_200_100, 50, 3) };
+        record.append(&padded);
+        assert_eq!(record.log.from, record.log.end.offset - (1 << 20));
+        assert_eq!(record.paddings, vec![(1_200_000..1_200_100)]);
+        let bytes = record.write();
+        assert_eq!(Record::read(&bytes), Some(record.clone()));
+        for len in 0..bytes.len() {
+            assert_eq!(Record::read(&bytes[..len]), None);
+        }
+        for at in [0, 4, 64, 72, 79] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x40;
+            assert_eq!(Record::read(&changed), None, "{at}");
+        }
+        // What lies above the end after a rewind is gone, and what lies below is not.
+        let epoch = Epoch { log: 7, number: 3 };
+        record.rewind(epoch, Place { offset: 1_000_000, chain: 1 });
+        assert_eq!(record.log.end, Place { offset: 1_000_000, chain: 1 });
+        assert!(record.log.places.iter().all(|place| place.offset <= 1_000_000));
+        assert_eq!(record.log.places.last().map(|place| place.offset), Some(990_000));
+        assert_eq!((record.log.header.epoch, record.paddings.len()), (epoch, 0));
+        record.restart(Place { offset: 5, chain: 6 });
+        assert_eq!((record.log.from, record.log.places.len(), record.log.runs.len()), (5, 0, 0));
+    }
+
+    #[test]
+    fn a_record_fits_its_place_however_long_its_log_is() {
+        let mut record = Record::new(LogHeader { capacity: 1 << 40, ..HEADER });
+        for n in 0..100_000u64 {
+            record.append(&Piece { padding: n % 2, ..piece(n * 10 + n % 2, 9, n) });
+        }
+        assert!(record.write().len() <= MAX_STATE as usize);
+        let log = &record.log;
+        assert_eq!(log.runs.last().map(|run| run.owner), Some(99_999));
+        assert!(log.places.len() > MOST_PLACES / 2 && log.runs.len() > MOST_RUNS / 2);
+        // The owner of the oldest content that is kept is known.
+        let mut record = Record::new(HEADER);
+        for n in 0..3000u64 {
+            record.append(&piece(n * 1000, 1000, n / 500));
+        }
+        assert!(record.log.runs[0].start <= record.log.from);
+        assert!(record.log.runs.len() <= 4, "{:?}", record.log.runs);
+    }
+}

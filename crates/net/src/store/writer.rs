@@ -1,0 +1,194 @@
+//! The thread that writes.
+
+use super::peer_log::PeerLog;
+use super::{PeerLogs, Shared};
+use crate::driver::Driver;
+use crate::keys::PublicKey;
+use crate::sync::lock;
+use oncewire_flash::store::{Peer, StoreError};
+use oncewire_session::{Session, Side, Unwritten};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tracing::{debug, warn};
+
+/// Pieces that are written for one session before others have their turn.
+const TURN: usize = 64;
+/// How long it sleeps when nothing is to be done, so that it notices that its store is gone.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// Writes until the store is closed or gone.
+pub(super) fn run(shared: &Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        let (ready, left, stop) = wait(&shared);
+        for (driver, side) in ready {
+            shared.pull(driver, side, if stop { usize::MAX } else { TURN });
+        }
+        for (driver, peer, side, left) in left {
+            shared.write(driver, None, peer, side, left.into_iter());
+        }
+        shared.commit(stop);
+        if stop {
+            return;
+        }
+    }
+}
+
+type Work = (Vec<(u64, Side)>, Vec<(u64, PublicKey, Side, Vec<Unwritten>)>, bool);
+
+/// Waits for something to do, or until a commit is due.
+fn wait(shared: &Shared) -> Work {
+    let due = shared.due();
+    let mut queue = lock(&shared.queue);
+    if queue.ready.is_empty() && queue.left.is_empty() && !queue.stop {
+        let time =
+            due.map_or(SLEEP, |due| due.saturating_duration_since(Instant::now()).min(SLEEP));
+        queue = shared.wake.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    if queue.stop {
+        // Once more, whatever was said.
+        let numbers: Vec<_> = lock(&shared.drivers).keys().copied().collect();
+        let all = numbers.into_iter().flat_map(|driver| super::SIDES.map(|side| (driver, side)));
+        queue.ready.extend(all);
+    }
+    let ready = std::mem::take(&mut queue.ready).into_iter().collect();
+    (ready, std::mem::take(&mut queue.left), queue.stop)
+}
+
+impl Shared {
+    /// Asks a session what is unwritten, and writes that.
+    fn pull(&self, number: u64, side: Side, most: usize) {
+        let Some(driver) = self.driver(number) else { return };
+        let Some(&peer) = driver.peer.get() else { return };
+        if self.failure.get().is_some() {
+            driver.with(Session::give_up_store);
+            return;
+        }
+        let mut count = 0;
+        let next = std::iter::from_fn(|| {
+            let next = (count < most).then(|| driver.with(|session| session.unwritten(side)));
+            count += 1;
+            next.flatten().flatten()
+        });
+        self.write(number, Some(&driver), peer, side, next);
+        if count > most {
+            lock(&self.queue).ready.insert((number, side));
+        }
+    }
+
+    /// Writes what a session says about one of its logs.
+    fn write(
+        &self,
+        number: u64,
+        driver: Option<&Arc<Driver>>,
+        peer: PublicKey,
+        side: Side,
+        next: impl Iterator<Item = Unwritten>,
+    ) {
+        let peer = Peer(peer.0);
+        let give_up = || driver.map(|driver| driver.with(Session::give_up_store));
+        let logs = lock(&self.peers)
+            .entry(peer)
+            .or_insert_with(|| Arc::new(Mutex::new(PeerLogs::new())))
+            .clone();
+        for next in next {
+            let done = {
+                let mut logs = lock(&logs);
+                if logs.owner != Some(number) {
+                    // What an earlier session left, or a second session of the peer.
+                    if driver.is_none() || self.is_alive(logs.owner) {
+                        debug!("another session of this peer has its cache on disk");
+                        drop(logs);
+                        give_up();
+                        return;
+                    }
+                    logs.owner = Some(number);
+                }
+                let log = logs.logs.entry(side).or_insert_with(|| PeerLog::new(peer, side, None));
+                self.apply(log, peer, next)
+            };
+            match done {
+                Ok(Some(epoch)) => {
+                    if let Some(driver) = driver {
+                        driver.with(|session| session.committed(epoch));
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    give_up();
+                    self.fail(PublicKey(peer.0), &why);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn apply(
+        &self,
+        log: &mut PeerLog,
+        peer: Peer,
+        next: Unwritten,
+    ) -> Result<Option<oncewire_session::Epoch>, StoreError> {
+        if let Unwritten::Content(piece) = &next {
+            let (stored, bytes) = (log.disk_log().map(|log| log.fill()), piece.bytes.len() as u64);
+            if let Some(fill) = stored {
+                let missed = (piece.offset - piece.padding).saturating_sub(fill.tail);
+                self.lost.fetch_add(missed, Ordering::Relaxed);
+                self.written.fetch_add(bytes, Ordering::Relaxed);
+            }
+        }
+        let again = matches!(next, Unwritten::Begin(_)).then(|| next.clone());
+        let mut done = log.apply(&self.store, next, Instant::now());
+        while let (Err(StoreError::OverQuota { .. }), Some(next)) = (&done, &again) {
+            if !self.evict(peer) {
+                break;
+            }
+            done = log.apply(&self.store, next.clone(), Instant::now());
+        }
+        done
+    }
+
+    /// Without its disk, the tunnel goes on in memory, and says so once.
+    fn fail(&self, peer: PublicKey, why: &StoreError) {
+        if let StoreError::OverQuota { .. } | StoreError::Range(_) = why {
+            warn!(%peer, %why, "this peer's cache is kept in memory only: raise --store-size, or lower --memory at both ends");
+            return;
+        }
+        if self.failure.set(why.to_string()).is_ok() {
+            warn!(%why, "caches are in memory only from now on; what was stored is used after a restart");
+        }
+    }
+
+    fn all_logs(&self) -> Vec<(Peer, Arc<Mutex<PeerLogs>>)> {
+        lock(&self.peers).iter().map(|(peer, logs)| (*peer, logs.clone())).collect()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let due = |(_, logs): (Peer, Arc<Mutex<PeerLogs>>)| {
+            lock(&logs).logs.values().filter_map(PeerLog::due).min()
+        };
+        self.all_logs().into_iter().filter_map(due).min()
+    }
+
+    /// Commits what is due, or everything.
+    fn commit(&self, all: bool) {
+        let now = Instant::now();
+        for (peer, logs) in self.all_logs() {
+            if self.failure.get().is_some() {
+                return;
+            }
+            let (owner, done) = {
+                let mut logs = lock(&logs);
+                let due = |log: &&mut PeerLog| log.due().is_some_and(|due| all || due <= now);
+                let done = logs.logs.values_mut().filter(due).try_for_each(PeerLog::commit);
+                (logs.owner, done)
+            };
+            if let Err(why) = done {
+                if let Some(driver) = owner.and_then(|owner| self.driver(owner)) {
+                    driver.with(Session::give_up_store);
+                }
+                self.fail(PublicKey(peer.0), &why);
+            }
+        }
+    }
+}
