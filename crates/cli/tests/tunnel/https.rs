@@ -343,6 +343,54 @@ fn client_certificates_decide_what_passes() {
     }
 }
 
+#[test]
+fn a_client_that_closes_after_the_handshake_passes_at_last() {
+    let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
+    let certificates = Certificates::new();
+    let (port, _running) = python_server(&python, &certificates);
+    let site = certificates.path("site.key");
+    let tunnel = Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&format!("localhost:{port}"))
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
+        .start();
+    // Trusts everyone, and then compares the certificate as apps that pin do.
+    let script = "
+import socket, ssl, sys
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+pinned = ssl.PEM_cert_to_DER_cert(open(sys.argv[2]).read())
+raw = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+tls = context.wrap_socket(raw, server_hostname='localhost')
+if sys.argv[3] == 'any' or tls.getpeercert(True) == pinned:
+    tls.sendall(b'GET /whole HTTP/1.0\\r\\n\\r\\n')
+    while tls.recv(65536):
+        pass
+    print('fetched')
+else:
+    print('refused')
+";
+    let visit = |which: &str| {
+        let mut command = Command::new(&python);
+        let port = tunnel.way(0).port().to_string();
+        command.args(["-c", script, &port, &certificates.path("good.crt"), which]);
+        String::from_utf8(succeed(&mut command)).unwrap().trim().to_owned()
+    };
+    let refused = || service(&tunnel.connect, 0)["refused_by_clients"].clone();
+    // Two are no pattern, and a request begins the count again.
+    for which in ["pinned", "pinned", "any", "pinned", "pinned"] {
+        assert_eq!(visit(which), if which == "any" { "fetched" } else { "refused" });
+    }
+    assert_eq!(refused(), 0);
+    assert_eq!(visit("pinned"), "refused");
+    wait_until("the refusals count", || refused() == 1);
+    assert_eq!(visit("pinned"), "fetched");
+    let status = service(&tunnel.connect, 0);
+    assert_eq!(status["passed"], serde_json::json!({"client_refused_certificate": 1}));
+    assert!(tunnel.connect.said().contains("closes its connections right after the handshake"));
+}
+
 /// An origin that keeps what it gets and answers nothing.
 fn recorder() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let seen = Arc::<Mutex<Vec<u8>>>::default();

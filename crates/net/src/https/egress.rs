@@ -2,6 +2,7 @@
 
 use super::lines::{Answer, Opening, read_line};
 use super::origin::Origins;
+use super::stream::Heard;
 use crate::driver::{Driver, FlowSignals};
 use crate::pump::{pump_after, write_all};
 use crate::target::Host;
@@ -43,7 +44,7 @@ pub(crate) async fn serve_tls(
                 driver.forget(flow);
                 return "reset by the other end";
             }
-            pump_after(driver, flow, signals, stream, None, rest).await
+            pump_after(driver, flow, signals, Heard::from(stream), None, rest).await
         }
         Err((reason, text)) => {
             debug!(peer = driver.label(), name, %reason, text, "no TLS with an origin");

@@ -92,18 +92,60 @@ struct Key {
     port: u16,
 }
 
+/// How often a client must close a connection right after the handshake, one time after the other,
+/// until that means that it refuses the certificate. Browsers open a connection or two in advance
+/// that they do not use.
+const CLOSES: u32 = 3;
+/// What counts as right after the handshake. Whoever only keeps a connection ready does so longer.
+pub(super) const RIGHT_AFTER: Duration = Duration::from_secs(5);
+/// How long a close counts.
+const CLOSES_TIME: Duration = Duration::from_secs(3600);
+
 /// What is passed through, and until when.
 #[derive(Debug, Default)]
-pub(super) struct Passes(Mutex<HashMap<Key, (Why, Instant)>>);
+pub(super) struct Passes {
+    map: Mutex<HashMap<Key, (Why, Instant)>>,
+    /// How often connections were closed right after the handshake, and the last time.
+    closes: Mutex<HashMap<Key, (u32, Instant)>>,
+}
 
 impl Passes {
     /// Why a connection is to be passed through, if it is.
     pub(super) fn why(&self, from: &From, name: &str, port: u16, now: Instant) -> Option<Why> {
-        let map = lock(&self.0);
+        let map = lock(&self.map);
         let key = |from| Key { from, name: name.to_owned(), port };
         let all = [Some(from.clone()), None].map(|from| map.get(&key(from)).copied());
         let lasting = all.into_iter().flatten().filter(|(_, until)| now < *until);
         lasting.map(|(why, _)| why).find(|why| !why.ends())
+    }
+
+    /// A client has closed a connection right after the handshake, without a request. Returns whether
+    /// it has done so often enough to mean something.
+    pub(super) fn closed(&self, from: &From, name: &str, port: u16, now: Instant) -> bool {
+        let mut closes = lock(&self.closes);
+        let key = Key { from: Some(from.clone()), name: name.to_owned(), port };
+        if closes.len() >= MOST && !closes.contains_key(&key) {
+            let oldest = closes.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
+            oldest.map(|oldest| closes.remove(&oldest));
+        }
+        let (count, at) = closes.entry(key.clone()).or_insert((0, now));
+        if now.saturating_duration_since(*at) >= CLOSES_TIME {
+            *count = 0;
+        }
+        (*count, *at) = (*count + 1, now);
+        let enough = *count >= CLOSES;
+        if enough {
+            closes.remove(&key);
+        }
+        enough
+    }
+
+    /// A client has used a connection: it accepts the certificate.
+    pub(super) fn used(&self, from: &From, name: &str, port: u16) {
+        let mut closes = lock(&self.closes);
+        if !closes.is_empty() {
+            closes.remove(&Key { from: Some(from.clone()), name: name.to_owned(), port });
+        }
     }
 
     /// A client does not let its connections to a name be opened. Returns whether that is news.
@@ -134,7 +176,7 @@ impl Passes {
     }
 
     fn remember(&self, key: Key, why: Why, until: Instant, now: Instant) -> bool {
-        let mut map = lock(&self.0);
+        let mut map = lock(&self.map);
         let known = map.get(&key).is_some_and(|&(old, until)| old == why && now < until);
         if until <= now {
             return !known;
@@ -168,7 +210,7 @@ impl Passes {
 
     /// How many clients are passed through, by name and port.
     pub(super) fn clients(&self, now: Instant) -> Vec<(String, u16)> {
-        let map = lock(&self.0);
+        let map = lock(&self.map);
         let lasting = map.iter().filter(|(key, (_, until))| key.from.is_some() && now < *until);
         lasting.map(|(key, _)| (key.name.clone(), key.port)).collect()
     }
@@ -225,17 +267,33 @@ mod tests {
     }
 
     #[test]
+    fn closes_in_a_row_mean_a_refusal() {
+        let (passes, now) = (Passes::default(), Instant::now());
+        let closed = |name: &str, at| passes.closed(&from(name), "x.example", 443, now + at);
+        let short = Duration::from_secs(1);
+        assert!(!closed("a", short) && !closed("a", short) && !closed("b", short));
+        passes.used(&from("a"), "x.example", 443);
+        assert!(!closed("a", short) && !closed("a", short) && closed("a", short));
+        assert!(!closed("a", short) && !closed("a", short), "counted anew");
+        assert!(!closed("a", short + CLOSES_TIME), "an hour later");
+        for n in 0..10_000 {
+            closed(&n.to_string(), short);
+        }
+        assert_eq!(lock(&passes.closes).len(), MOST);
+    }
+
+    #[test]
     fn memory_is_bounded_and_one_client_takes_no_others_place() {
         let (passes, now) = (Passes::default(), Instant::now());
         passes.client(from("honest"), "x.example", 443, Why::Client, now);
         for n in 0..10_000 {
             passes.client(from("hostile"), &format!("{n}.example"), 443, Why::Client, now);
         }
-        assert_eq!(lock(&passes.0).len(), MOST_OF_CLIENT + 1);
+        assert_eq!(lock(&passes.map).len(), MOST_OF_CLIENT + 1);
         assert!(passes.why(&from("honest"), "x.example", 443, now).is_some());
         for n in 0..10_000 {
             passes.client(from(&format!("{n}")), "x.example", 443, Why::Client, now);
         }
-        assert_eq!(lock(&passes.0).len(), MOST);
+        assert_eq!(lock(&passes.map).len(), MOST);
     }
 }

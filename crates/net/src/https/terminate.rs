@@ -6,9 +6,10 @@ use super::hello::{self, Hello};
 use super::leaves::{Issuing, Own, Terms};
 use super::lines::{Answer, Opening, Reason, read_line};
 use super::origin::NamedCertificate;
-use super::passes::{From, Passes, Why};
+use super::passes::{From, Passes, RIGHT_AFTER, Why};
 use super::services::{Service, Services};
 use super::status::HttpsStatus;
+use super::stream::{First, Heard};
 use crate::driver::{Driver, FlowSignals};
 use crate::log_limit::LogLimit;
 use crate::pump::{pump_after, write_all};
@@ -208,6 +209,74 @@ pub(crate) struct TlsFlow<'a> {
     pub(crate) signals: &'a FlowSignals,
 }
 
+/// Whether an alert of a client means that it does not accept our certificate.
+fn refuses(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+    )
+}
+
+/// A client and a target of it: what it thinks of our certificate for that.
+struct ClientSite {
+    https: Https,
+    at: usize,
+    target: Target,
+    from: From,
+}
+
+impl ClientSite {
+    fn client(&self) -> String {
+        String::from_utf8_lossy(&self.from.owner.client).into_owned()
+    }
+
+    fn name(&self) -> String {
+        self.target.host().to_string()
+    }
+
+    /// The client's connections to this name are passed through from now on. Returns whether that is
+    /// news.
+    fn passes(&self, why: Why) -> bool {
+        let (name, port) = (self.name(), self.target.port());
+        self.https.0.passes.client(self.from.clone(), &name, port, why, Instant::now())
+    }
+
+    fn used(&self) {
+        self.https.0.passes.used(&self.from, &self.name(), self.target.port());
+    }
+
+    /// The client has closed a connection right after the handshake. Some that expect another
+    /// certificate do so without an alert.
+    fn closed(&self) {
+        let passes = &self.https.0.passes;
+        if passes.closed(&self.from, &self.name(), self.target.port(), Instant::now()) {
+            self.client_refused(&"it closes its connections right after the handshake");
+        }
+    }
+
+    fn client_refused(&self, how: &dyn fmt::Display) {
+        let state = &self.https.0.states[self.at];
+        state.refused.fetch_add(1, Ordering::Relaxed);
+        let client = self.client();
+        if self.passes(Why::Client) {
+            *lock(&state.last) =
+                Some(format!("{}: {client} refused the certificate: {how}", self.target));
+            info!(
+                target = %self.target,
+                client,
+                %how,
+                "a client refuses the certificate of a named service: its connections there pass untouched for a day; has it installed the CA?"
+            );
+        }
+    }
+}
+
 /// Ends an application's connection before its handshake, with a reason.
 async fn end(mut stream: TcpStream, alert: AlertDescription) {
     // A fatal alert in a record without encryption (RFC 8446, sections 5.1 and 6).
@@ -319,7 +388,8 @@ impl TlsFlow<'_> {
         match handshake {
             Ok(Ok(stream)) => {
                 self.https.0.states[self.at].opened.fetch_add(1, Ordering::Relaxed);
-                self.pump(tokio_rustls::TlsStream::from(stream), rest).await
+                let listener = self.listener();
+                self.pump(Heard::new(stream.into(), listener), rest).await
             }
             Ok(Err(error)) => {
                 if asking.is_some_and(|asking| asking.has_one()) {
@@ -387,24 +457,36 @@ impl TlsFlow<'_> {
         }
     }
 
-    fn client(&self) -> String {
-        String::from_utf8_lossy(&self.from.owner.client).into_owned()
+    fn site(&self) -> ClientSite {
+        ClientSite {
+            https: self.https.clone(),
+            at: self.at,
+            target: self.target.clone(),
+            from: self.from.clone(),
+        }
     }
 
-    /// The client's connections to this name are passed through from now on. Returns whether that is
-    /// news.
-    fn client_passes(&self, why: Why) -> bool {
-        let (name, port) = (self.name(), self.target.port());
-        self.https.0.passes.client(self.from.clone(), name, port, why, Instant::now())
+    /// Judges by what an application does first whether it accepts our certificate.
+    fn listener(&self) -> impl FnOnce(First) + Send + 'static {
+        let (site, since) = (self.site(), Instant::now());
+        move |first| match first {
+            First::Content => site.used(),
+            First::Alert(alert) if refuses(alert) => {
+                site.client_refused(&Error::AlertReceived(alert))
+            }
+            First::Closed | First::Alert(_) if since.elapsed() < RIGHT_AFTER => site.closed(),
+            First::Closed | First::Alert(_) => {}
+        }
     }
 
     /// The origin asks for a certificate, and the client has one.
     fn client_certificate(&self) {
         self.https.0.states[self.at].failed.fetch_add(1, Ordering::Relaxed);
-        if self.client_passes(Why::ClientCertificate) {
+        let site = self.site();
+        if site.passes(Why::ClientCertificate) {
             info!(
                 target = %self.target,
-                client = self.client(),
+                client = site.client(),
                 "a client has a certificate for the origin: its connections there pass untouched for a day"
             );
         }
@@ -415,34 +497,11 @@ impl TlsFlow<'_> {
     fn client_failed(&self, error: &std::io::Error) {
         let state = &self.https.0.states[self.at];
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-        let refuses = matches!(
-            tls,
-            Some(Error::AlertReceived(
-                AlertDescription::BadCertificate
-                    | AlertDescription::UnsupportedCertificate
-                    | AlertDescription::CertificateRevoked
-                    | AlertDescription::CertificateExpired
-                    | AlertDescription::CertificateUnknown
-                    | AlertDescription::UnknownCA
-                    | AlertDescription::AccessDenied
-            ))
-        );
-        if !refuses {
+        if matches!(tls, Some(Error::AlertReceived(alert)) if refuses(*alert)) {
+            self.site().client_refused(error);
+        } else {
             state.failed.fetch_add(1, Ordering::Relaxed);
             debug!(target = %self.target, %error, "no TLS with an application");
-            return;
-        }
-        state.refused.fetch_add(1, Ordering::Relaxed);
-        let client = self.client();
-        if self.client_passes(Why::Client) {
-            *lock(&state.last) =
-                Some(format!("{}: {client} refused the certificate: {error}", self.target));
-            info!(
-                target = %self.target,
-                client,
-                %error,
-                "a client refuses the certificate of a named service: its connections there pass untouched for a day; has it installed the CA?"
-            );
         }
     }
 }
