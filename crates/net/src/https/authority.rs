@@ -1,17 +1,17 @@
 //! A CA of the site's own: made here or brought along, with certificates that it issues for the names
 //! of services.
 
-use super::facts::{Attribute, Facts};
+use super::facts::{Facts, reissue};
 use super::services::Service;
 use crate::keys::file::{self, CreateError};
 use crate::keys::{FileError, FileKind, OwnershipError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::string::{BmpString, Ia5String, PrintableString, TeletexString, UniversalString};
+use rcgen::string::Ia5String;
 use rcgen::{
-    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, DnValue,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    NameConstraints, SanType, SerialNumber,
+    NameConstraints, SanType, SerialNumber, SigningKey,
 };
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -105,15 +105,6 @@ pub enum AuthorityError {
         /// Names that it permits.
         permitted: Vec<String>,
     },
-    /// Its subject cannot be repeated in certificates.
-    #[error(
-        "the subject of {} has several attributes of one kind, which is not supported: make a CA with `oncewire ca`",
-        .0.display()
-    )]
-    Subject(
-        /// The file.
-        PathBuf,
-    ),
     /// A certificate cannot be made.
     #[error("cannot make a certificate: {0}")]
     Make(rcgen::Error),
@@ -234,7 +225,7 @@ impl Authority {
         if parsed.issuer() == parsed.subject() {
             chain.clear();
         }
-        let facts = Facts::of(&certificate).ok_or_else(|| AuthorityError::Subject(path.into()))?;
+        let facts = Facts::of(&certificate).ok_or_else(no_certificate)?;
         let spki = rcgen::PublicKeyData::subject_public_key_info(&pair);
         if parsed.subject_public_key_info().as_ref() != spki {
             return Err(AuthorityError::OtherKey { key: key.into(), certificate: path.into() });
@@ -251,23 +242,12 @@ impl Authority {
             });
         }
         let mut params = CertificateParams::default();
-        params.distinguished_name =
-            subject(&facts.subject).ok_or_else(|| AuthorityError::Subject(path.into()))?;
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         if let Some(id) = &facts.key_id {
             params.key_identifier_method = KeyIdMethod::PreSpecified(id.clone());
         }
         let issuer = Issuer::new(params, pair);
-        let authority = Authority { certificate, chain, issuer, facts, path: path.into() };
-        // Whoever verifies compares the names byte by byte.
-        let probe = authority.issue("probe.invalid", authority.issuer.key())?;
-        let issued = webpki::EndEntityCert::try_from(&probe).map_err(|_| no_certificate())?;
-        let ca = webpki::EndEntityCert::try_from(&authority.certificate)
-            .map_err(|_| no_certificate())?;
-        if issued.issuer() != ca.subject() {
-            return Err(AuthorityError::Subject(path.into()));
-        }
-        Ok(authority)
+        Ok(Authority { certificate, chain, issuer, facts, path: path.into() })
     }
 
     /// Checks that it may issue certificates for all of these services.
@@ -343,7 +323,12 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.is_ca = IsCa::ExplicitNoCa;
         let issued = params.signed_by(key, &self.issuer).map_err(AuthorityError::Make)?;
-        Ok(issued.der().clone())
+        // rcgen cannot write every name, such as one with several domain components, but whoever
+        // verifies compares the issuer with the CA's subject byte by byte (RFC 5280, section 7.1).
+        let sign = |signed: &[u8]| self.issuer.key().sign(signed).ok();
+        let issued = reissue(issued.der(), &self.facts.subject, sign);
+        let failed = AuthorityError::Make(rcgen::Error::CouldNotParseCertificate);
+        issued.map(CertificateDer::from).ok_or(failed)
     }
 }
 
@@ -384,25 +369,6 @@ fn serial() -> Result<SerialNumber, AuthorityError> {
     // Positive, and of full length.
     bytes[0] = bytes[0] & 0x7f | 0x40;
     Ok(SerialNumber::from_slice(&bytes))
-}
-
-/// The name with these attributes, if it can be written as it was.
-fn subject(attributes: &[Attribute]) -> Option<DistinguishedName> {
-    let mut name = DistinguishedName::new();
-    for Attribute { kind, tag, value } in attributes {
-        let text = || str::from_utf8(value).ok();
-        let value = match tag {
-            0x0c => DnValue::Utf8String(text()?.to_owned()),
-            0x13 => DnValue::PrintableString(PrintableString::try_from(text()?).ok()?),
-            0x14 => DnValue::TeletexString(TeletexString::try_from(text()?).ok()?),
-            0x16 => DnValue::Ia5String(Ia5String::try_from(text()?).ok()?),
-            0x1c => DnValue::UniversalString(UniversalString::from_utf32be(value.clone()).ok()?),
-            0x1e => DnValue::BmpString(BmpString::from_utf16be(value.clone()).ok()?),
-            _ => return None,
-        };
-        name.push(DnType::from_oid(kind), value);
-    }
-    Some(name)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use time::{Date, Month, OffsetDateTime, Time};
 /// What a certificate says.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The attributes of its subject: object identifier, tag of the value, value.
-    pub(super) subject: Vec<Attribute>,
+    /// The content of its subject.
+    pub(super) subject: Vec<u8>,
     pub(super) not_before: OffsetDateTime,
     pub(super) not_after: OffsetDateTime,
     /// Whether it may issue certificates.
@@ -21,19 +21,11 @@ pub(super) struct Facts {
     pub(super) excluded: Vec<String>,
 }
 
-/// An attribute of a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attribute {
-    pub(super) kind: Vec<u64>,
-    pub(super) tag: u8,
-    pub(super) value: Vec<u8>,
-}
-
 const INTEGER: u8 = 0x02;
+const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 /// `dNSName` of GeneralName.
@@ -65,6 +57,13 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
+    /// The next element, with its tag and length.
+    fn whole(&mut self) -> Option<&'a [u8]> {
+        let before = self.0;
+        self.any()?;
+        before.get(..before.len() - self.0.len())
+    }
+
     /// The content of the next element, which must have this tag.
     fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.any().filter(|&(found, _)| found == tag).map(|(_, content)| content)
@@ -92,7 +91,7 @@ impl Facts {
         body.expect(SEQUENCE)?;
         let mut validity = Der(body.expect(SEQUENCE)?);
         let (not_before, not_after) = (time(validity.any()?)?, time(validity.any()?)?);
-        let subject = attributes(body.expect(SEQUENCE)?)?;
+        let subject = body.expect(SEQUENCE)?.to_vec();
         // The key, and two fields that nobody uses.
         body.expect(SEQUENCE)?;
         body.optional(0x81);
@@ -148,39 +147,42 @@ impl Facts {
     }
 }
 
-/// The attributes of a name. `None` if one of its parts has several, which is not supported.
-fn attributes(name: &[u8]) -> Option<Vec<Attribute>> {
-    let mut name = Der(name);
-    let mut all = Vec::new();
-    while !name.is_empty() {
-        let mut set = Der(name.expect(SET)?);
-        let mut attribute = Der(set.expect(SEQUENCE)?);
-        let kind = oid(attribute.expect(OID)?)?;
-        let (tag, value) = attribute.any()?;
-        all.push(Attribute { kind, tag, value: value.to_vec() });
-        if !set.is_empty() {
-            return None;
-        }
-    }
-    Some(all)
+/// A certificate with another issuer, a name in DER, signed again by `sign`. `None` if it is no
+/// certificate, or cannot be signed.
+pub(super) fn reissue(
+    certificate: &[u8],
+    issuer: &[u8],
+    sign: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let mut outer = Der(Der(certificate).expect(SEQUENCE)?);
+    let mut body = Der(outer.expect(SEQUENCE)?);
+    let algorithm = outer.whole()?;
+    let [version, serial, kind] = [body.whole()?, body.whole()?, body.whole()?];
+    body.expect(SEQUENCE)?;
+    let issuer = element(SEQUENCE, &[issuer]);
+    let signed = element(SEQUENCE, &[version, serial, kind, &issuer, body.0]);
+    let signature = sign(&signed)?;
+    // All of its bits are used.
+    let signature = element(BITS, &[&[0], &signature]);
+    Some(element(SEQUENCE, &[&signed, algorithm, &signature]))
 }
 
-fn oid(content: &[u8]) -> Option<Vec<u64>> {
-    let mut arcs = Vec::new();
-    let mut arc = 0_u64;
-    for byte in content {
-        arc = arc.checked_mul(128)? | u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            if arcs.is_empty() {
-                let first = (arc / 40).min(2);
-                arcs.extend([first, arc - 40 * first]);
-            } else {
-                arcs.push(arc);
-            }
-            arc = 0;
+/// An element with this tag and content.
+fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    let len = content.len().to_be_bytes();
+    let len = &len[len.iter().take_while(|&&byte| byte == 0).count()..];
+    let mut all = vec![tag];
+    match *len {
+        [] => all.push(0),
+        [short @ ..0x80] => all.push(short),
+        _ => {
+            all.push(0x80 | len.len() as u8);
+            all.extend_from_slice(len);
         }
     }
-    Some(arcs)
+    all.extend_from_slice(&content);
+    all
 }
 
 /// The DNS names of a list of subtrees.
@@ -235,6 +237,16 @@ mod tests {
     }
 
     #[test]
+    fn elements_of_any_length_are_read_as_written() {
+        for len in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
+            let content = vec![7; len];
+            let all = element(OCTETS, &[&content[..len / 2], &content[len / 2..]]);
+            let mut der = Der(&all);
+            assert_eq!((der.expect(OCTETS), der.is_empty()), (Some(&content[..]), true), "{len}");
+        }
+    }
+
+    #[test]
     fn truncated_certificates_are_none() {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["a.example".to_string()]).unwrap();
@@ -242,9 +254,16 @@ mod tests {
         let der = certificate.der().as_ref();
         let facts = Facts::of(der).unwrap();
         assert!(!facts.is_ca && !facts.is_constrained() && facts.permits("a.example"));
-        assert_eq!(facts.subject[0].kind, [2, 5, 4, 3]);
+        // With its own issuer, it is the same.
+        let signature = &der[der.len() - 8..];
+        let same = reissue(der, &facts.subject, |signed| {
+            assert!(der.windows(signed.len()).any(|part| part == signed));
+            Some(signature.to_vec())
+        });
+        assert!(same.unwrap().ends_with(signature));
         for len in 0..der.len() {
             assert!(Facts::of(&der[..len]).is_none(), "{len} bytes");
+            assert_eq!(reissue(&der[..len], b"", |_| Some(Vec::new())), None, "{len} bytes");
         }
     }
 }

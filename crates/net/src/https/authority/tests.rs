@@ -111,24 +111,33 @@ fn cas_that_cannot_be_used_say_why() {
 
 #[test]
 fn cas_of_others_keep_their_subject_and_key_identifier() {
+    let openssl = need_tool!("openssl");
     let dir = TempDir::new().unwrap();
-    let pair = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
-    let mut params = new(&[]).params(&pair).unwrap();
-    let name = &mut params.distinguished_name;
-    *name = DistinguishedName::new();
-    name.push(DnType::CountryName, {
-        DnValue::PrintableString(PrintableString::try_from("DE").unwrap())
-    });
-    name.push(DnType::CustomDnType(vec![0, 9, 2342, 19200300, 100, 1, 25]), {
-        DnValue::Ia5String(Ia5String::try_from("example").unwrap())
-    });
-    name.push(DnType::CommonName, "Standortübergreifend");
-    params.key_identifier_method = KeyIdMethod::PreSpecified(vec![7; 20]);
-    let [key, certificate] = ["ca.key", "ca.crt"].map(|name| dir.path().join(name));
-    create(&key, true, &pem("PRIVATE KEY", pair.serialized_der())).unwrap();
-    let made = params.self_signed(&pair).unwrap();
-    create(&certificate, false, &pem("CERTIFICATE", made.der())).unwrap();
-    let authority = Authority::load(&key, &certificate).unwrap();
-    let leaf = authority.issue("a.example", &KeyPair::generate().unwrap()).unwrap();
-    assert!(leaf.windows(20).any(|bytes| bytes == [7; 20]), "no key identifier");
+    let [key, certificate, leaf] =
+        ["ca.key", "ca.crt", "leaf.crt"].map(|name| dir.path().join(name));
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    for (kind, subject) in [
+        ("ec_paramgen_curve:P-384", "/C=DE/CN=Standort\u{fc}bergreifend"),
+        // Several attributes of one kind, as Active Directory has, and several in one part.
+        ("ec_paramgen_curve:P-256", "/DC=example/DC=corp/OU=a/OU=b+CN=c"),
+        ("ec_paramgen_curve:P-256", "/O=a/O=a"),
+    ] {
+        let mut command = Command::new(&openssl);
+        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", kind, "-nodes", "-utf8"]);
+        command.args(["-multivalue-rdn", "-subj", subject, "-days", "3"]);
+        command.args(["-addext", "keyUsage=critical,keyCertSign"]);
+        command.arg("-keyout").arg(&key).arg("-out").arg(&certificate);
+        run(&mut command);
+        let authority = Authority::load(&key, &certificate).unwrap();
+        let issued = authority.issue("a.example", &KeyPair::generate().unwrap()).unwrap();
+        let key_id = authority.facts.key_id.clone().unwrap();
+        assert!(issued.windows(key_id.len()).any(|bytes| bytes == key_id), "no key identifier");
+        std::fs::write(&leaf, pem("CERTIFICATE", &issued)).unwrap();
+        let mut command = Command::new(&openssl);
+        command.args(["verify", "-x509_strict", "-verify_hostname", "a.example", "-CAfile"]);
+        run(command.arg(&certificate).arg(&leaf));
+    }
 }
