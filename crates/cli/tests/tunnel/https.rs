@@ -1,170 +1,18 @@
 //! HTTPS of named services, between real programs.
 
+use crate::https_support::{
+    Certificates, Nginx, curl, fetched, python_server, s_server, service, tunnel,
+};
 use crate::support::{
-    End, ONCEWIRE, PATIENCE, Plan, Tunnel, application, assert_same, finish, oncewire, origin,
-    succeed, text, wait_until,
+    ONCEWIRE, Plan, application, assert_same, finish, oncewire, origin, succeed, text, wait_until,
 };
 use oncewire_testkit::need_tool;
-use oncewire_testkit::servers::{Running, free_port, incompressible, wait_for_port};
-use serde_json::Value;
+use oncewire_testkit::servers::{Running, incompressible};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use tempfile::TempDir;
-
-/// Certificates in a directory: a CA of the site for `connect`, and one that signs origins.
-struct Certificates {
-    dir: TempDir,
-}
-
-impl Certificates {
-    fn new() -> Certificates {
-        let dir = TempDir::new().unwrap();
-        for name in ["site", "origins"] {
-            let [key, certificate] =
-                ["key", "crt"].map(|end| dir.path().join(format!("{name}.{end}")));
-            succeed(
-                Command::new(ONCEWIRE)
-                    .arg("ca")
-                    .args([key, certificate])
-                    .args(["--only", "localhost"]),
-            );
-        }
-        let all = Certificates { dir };
-        all.sign("good", "localhost", "30");
-        all
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Makes a certificate that its own key signs.
-    fn self_sign(&self, file: &str, name: &str) {
-        let [key, certificate] = ["key", "crt"].map(|end| self.path(&format!("{file}.{end}")));
-        let alternative = format!("subjectAltName=DNS:{name}");
-        succeed(
-            Command::new("openssl")
-                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-                .args(["-nodes", "-subj", "/CN=x", "-addext", &alternative])
-                .args(["-keyout", &key, "-out", &certificate]),
-        );
-    }
-
-    /// Has the origins' CA sign a certificate for a name.
-    fn sign(&self, file: &str, name: &str, days: &str) {
-        let [key, request, certificate, extensions] =
-            ["key", "csr", "crt", "ext"].map(|end| self.path(&format!("{file}.{end}")));
-        std::fs::write(&extensions, format!("subjectAltName=DNS:{name}\n")).unwrap();
-        let openssl = || Command::new("openssl");
-        succeed(
-            openssl()
-                .args(["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-                .args(["-nodes", "-subj", "/CN=x", "-keyout", &key, "-out", &request]),
-        );
-        succeed(
-            openssl()
-                .args(["x509", "-req", "-in", &request, "-days", days, "-extfile", &extensions])
-                .args([
-                    "-CA",
-                    &self.path("origins.crt"),
-                    "-CAkey",
-                    &self.path("origins.key"),
-                    "-set_serial",
-                    "7",
-                    "-out",
-                    &certificate,
-                ]),
-        );
-    }
-}
-
-/// A tunnel that opens `localhost` at these ports, with a proxy.
-fn tunnel(certificates: &Certificates, ports: &[u16]) -> Tunnel {
-    let services: Vec<_> = ports.iter().map(|port| format!("localhost:{port}")).collect();
-    Plan::new()
-        .only("localhost:*".into())
-        .serve(&["--origin-ca", &certificates.path("origins.crt")])
-        .connect(&["--proxy", "127.0.0.1:0", "--ca", &certificates.path("site.key")])
-        .connect(&["--terminate", &services.join(",")])
-        .start()
-}
-
-/// What `status --json` says of a service.
-fn service(end: &End, at: usize) -> Value {
-    end.status()["https"][at].clone()
-}
-
-/// curl through the tunnel's proxy, trusting only the CA of this file.
-fn curl(tunnel: &Tunnel, scheme: &str, ca: &str, args: &[&str]) -> Output {
-    let proxy = format!("{scheme}://{}", tunnel.way(0));
-    let mut command = Command::new("curl");
-    command.args(["-sS", "--noproxy", "", "-m", "25", "--proxy", &proxy, "--cacert", ca]);
-    finish(command.args(args))
-}
-
-#[track_caller]
-fn fetched(output: Output) -> Vec<u8> {
-    assert!(output.status.success(), "{}", text(&output));
-    output.stdout
-}
-
-/// nginx with TLS and HTTP/2, which serves a directory.
-struct Nginx {
-    port: u16,
-    dir: TempDir,
-    _running: Running,
-}
-
-impl Nginx {
-    fn start(program: &Path, certificates: &Certificates, more: &str) -> Nginx {
-        let dir = TempDir::new().unwrap();
-        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
-        let (path, port) = (dir.path().display(), free_port().unwrap());
-        std::fs::create_dir(dir.path().join("www")).unwrap();
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|name| format!("{name}_temp_path {path}/{name};\n"))
-            .concat();
-        let (certificate, key) = (certificates.path("good.crt"), certificates.path("good.key"));
-        let config = format!(
-            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log warn;
-            events {{ worker_connections 256; }}
-            http {{
-              access_log off; default_type application/octet-stream; {temporary}
-              server {{
-                listen 127.0.0.1:{port} ssl http2; root {path}/www;
-                ssl_certificate {certificate}; ssl_certificate_key {key}; {more}
-              }}
-            }}\n"
-        );
-        std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
-        let mut command = Command::new(program);
-        command.arg("-e").arg(dir.path().join("log")).arg("-c").arg(dir.path().join("nginx.conf"));
-        let running = Running::start(command.stderr(Stdio::null())).unwrap();
-        wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
-        Nginx { port, dir, _running: running }
-    }
-
-    fn publish(&self, name: &str, content: &[u8]) {
-        std::fs::write(self.dir.path().join("www").join(name), content).unwrap();
-    }
-}
-
-/// `openssl s_server` that answers each request with a page.
-fn s_server(args: &[&str]) -> (u16, Running) {
-    let port = free_port().unwrap();
-    let mut command = Command::new("openssl");
-    command
-        .args(["s_server", "-quiet", "-www", "-accept", &format!("127.0.0.1:{port}")])
-        .args(args);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running::start(&mut command).unwrap();
-    wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
-    (port, running)
-}
 
 #[test]
 fn a_named_service_costs_little_again_by_http_1_and_2_and_each_listener() {
@@ -458,48 +306,6 @@ fn origin_hello() -> Vec<u8> {
     drop(client);
     let seen = seen.lock().unwrap();
     seen.clone()
-}
-
-/// A TLS server in Python, for what other programs cannot do.
-const SERVER: &str = "
-import socket, ssl, sys
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[2], sys.argv[3])
-listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
-while True:
-    raw, _ = listener.accept()
-    try:
-        tls = context.wrap_socket(raw, server_side=True)
-        asked = tls.recv(4096)
-        if asked.startswith(b'GET /echo'):
-            tls.sendall(b'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: x\\r\\n\\r\\n')
-            while True:
-                data = tls.recv(4096)
-                if not data:
-                    break
-                tls.sendall(data)
-        else:
-            tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n' + b'x' * 100000)
-        if not asked.startswith(b'GET /cut'):
-            tls.unwrap()
-        tls.close()
-    except (OSError, ssl.SSLError):
-        raw.close()
-";
-
-fn python_server(python: &Path, certificates: &Certificates) -> (u16, Running) {
-    let port = free_port().unwrap();
-    let mut command = Command::new(python);
-    command.args([
-        "-c",
-        SERVER,
-        &port.to_string(),
-        &certificates.path("good.crt"),
-        &certificates.path("good.key"),
-    ]);
-    let running = Running::start(command.stderr(Stdio::null())).unwrap();
-    wait_for_port(SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).unwrap();
-    (port, running)
 }
 
 #[test]
