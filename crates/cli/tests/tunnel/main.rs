@@ -11,6 +11,7 @@ mod configuration;
 mod enrollment;
 mod history;
 mod https;
+mod https_clients;
 mod https_support;
 #[cfg(target_os = "linux")]
 mod link;
