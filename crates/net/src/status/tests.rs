@@ -54,6 +54,7 @@ fn tunnel() -> Status {
             recording: false,
             failure: Some("disk full".into()),
         }),
+        store: None,
         services: vec![ServiceStatus {
             name: "origin.example:443".into(),
             counters: numbered(200),
