@@ -162,12 +162,11 @@ pub(crate) fn s_server(args: &[&str]) -> (u16, Running) {
 
 /// A TLS server in Python, for what other programs cannot do.
 pub(crate) const SERVER: &str = "
-import socket, ssl, sys
+import socket, ssl, sys, threading
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[2], sys.argv[3])
-listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
-while True:
-    raw, _ = listener.accept()
+listener = socket.create_server(('127.0.0.1', int(sys.argv[1])), backlog=1024)
+def serve(raw):
     try:
         tls = context.wrap_socket(raw, server_side=True)
         asked = tls.recv(4096)
@@ -180,11 +179,15 @@ while True:
                 tls.sendall(data)
         else:
             tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n' + b'x' * 100000)
+            if asked.startswith(b'GET /half'):
+                tls.recv(1)
         if not asked.startswith(b'GET /cut'):
             tls.unwrap()
         tls.close()
     except (OSError, ssl.SSLError):
         raw.close()
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
 pub(crate) fn python_server(python: &Path, certificates: &Certificates) -> (u16, Running) {

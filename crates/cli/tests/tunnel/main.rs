@@ -12,6 +12,7 @@ mod enrollment;
 mod history;
 mod https;
 mod https_clients;
+mod https_failures;
 mod https_support;
 #[cfg(target_os = "linux")]
 mod link;
