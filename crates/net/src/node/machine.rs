@@ -1,13 +1,16 @@
 //! A node without I/O: what it does with a packet from its access device, and with a record of a
 //! neighbor.
 
-use super::record::{self, PathError, PathPacket, fields_of, invariant, take_path};
+use super::record::{
+    self, PathError, PathPacket, REJECTION, Reason, Rejected, fields_of, invariant, take_path,
+};
 use super::setup::{Manifests, PathWay, RunningNetwork, SetupError, ways};
 use oncewire_packet::fields::Headers;
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{
     Allocation, Body, Budget, CacheTask, Common, Extension, Finding, Format, HeaderHasher,
-    InFlight, Ingress, Node, Packet, Queues, Ranges, Routes, Rules, Shim, due,
+    InFlight, Ingress, Node, Packet, Queues, Ranges, Routes, Rules, SentPacket, SentPackets, Shim,
+    due,
 };
 use oncewire_session::link::NodeKind;
 use std::collections::HashMap;
@@ -69,10 +72,14 @@ oncewire_session::metrics! {
         decoded: Counter, Count;
         /// Bytes of these.
         decoded_bytes: Counter, Bytes;
-        /// Packets dropped since their last node could not decode them.
+        /// Packets rejected since their last node could not decode them.
         undecodable: Counter, Count;
-        /// Packets dropped since their bytes do not have the checksum of the shim.
+        /// Packets rejected since their bytes do not have the checksum of the shim.
         damaged: Counter, Count;
+        /// Packets that entered here, were rejected, and were sent again whole.
+        resent: Counter, Count;
+        /// Rejections of packets that this node has not sent, or too long ago.
+        unanswered: Counter, Count;
         /// Packets from the access device that are not IP, or too long for a record.
         malformed: Counter, Count;
         /// Packets whose source is not behind the node where they entered.
@@ -119,9 +126,13 @@ struct Place {
     from: usize,
 }
 
+/// Bytes of packets that an ingress keeps to send them again.
+const KEPT: usize = 4 << 20;
+
 /// What begins here.
 struct Entrance {
     ingress: Ingress,
+    sent: SentPackets,
     routes: Routes,
     /// The path to each node.
     paths: HashMap<usize, u32>,
@@ -213,6 +224,7 @@ impl Machine {
             let begins = |way: &&PathWay| way.nodes[0] == me;
             entrance = Some(Entrance {
                 ingress,
+                sent: SentPackets::new(KEPT),
                 routes: Routes::numbered(
                     ways.iter().filter(begins).map(|way| (way.id, way.route.clone())).collect(),
                 ),
@@ -300,6 +312,15 @@ impl Machine {
         let literals = flight.body.bytes();
         counters.encoded_bytes += (header.len() + flight.shim.len() + literals.len()) as u64;
         out.push(send(next, path, &PathPacket { shim: &flight.shim, header, literals }));
+        if sent.matches > 0
+            && let Ok(shim) = Shim::take_head(&FORMAT, path, &mut &flight.shim[..])
+        {
+            let own = (path, identity.name(FORMAT.name_bytes));
+            let own = sent.stored.then_some(own);
+            let names = shim.matches.iter().map(|spec| (spec.path, spec.name)).chain(own).collect();
+            let (header, payload) = (header.into(), entering.payload);
+            entrance.sent.push(SentPacket { path, identity, header, payload, names });
+        }
     }
 
     /// A record from a neighbor.
@@ -311,8 +332,7 @@ impl Machine {
     ) {
         let taken = match kind {
             NodeKind::Path => self.pass(from, bits, body, out),
-            // Nothing is answered yet.
-            NodeKind::Back => Err(PathError::Number),
+            NodeKind::Back => self.back(from, bits, body, out),
         };
         if taken.is_err() {
             self.counters.violations += 1;
@@ -340,7 +360,7 @@ impl Machine {
         let has_device = place.device.is_some_and(|device| self.devices.contains_key(&device));
         let mut flight = None;
         if has_device && !packet.shim.is_empty() {
-            match self.process(path, &place, &packet)? {
+            match self.process(path, &place, &packet, out)? {
                 Some(processed) => flight = Some(processed),
                 None => return Ok(()),
             }
@@ -361,12 +381,50 @@ impl Machine {
         Ok(())
     }
 
-    /// Decodes and caches; `None` if the packet is dropped.
+    /// A rejection on its way to the ingress, which sends the packet again.
+    fn back(
+        &mut self,
+        from: usize,
+        bits: u8,
+        body: &[u8],
+        out: &mut Vec<Step>,
+    ) -> Result<(), PathError> {
+        if bits != REJECTION {
+            return Err(PathError::Number);
+        }
+        let mut rest = body;
+        let path = take_path(&mut rest)?;
+        let rejected = Rejected::read(rest)?;
+        let Some(&place) = self.places.get(&path).filter(|place| place.after == Some(from)) else {
+            self.counters.wrong_neighbor += 1;
+            return Ok(());
+        };
+        if let Some(before) = place.before {
+            out.push(back(before, rejected.write(path)));
+            return Ok(());
+        }
+        let entrance = self.entrance.as_mut();
+        let Some((entrance, packet)) = entrance.and_then(|entrance| {
+            let packet = entrance.sent.take(path, rejected.identity)?;
+            Some((entrance, packet))
+        }) else {
+            self.counters.unanswered += 1;
+            return Ok(());
+        };
+        entrance.ingress.lost(&packet.names);
+        self.counters.resent += 1;
+        let whole = PathPacket { shim: &[], header: &packet.header, literals: &packet.payload };
+        out.push(send(from, path, &whole));
+        Ok(())
+    }
+
+    /// Decodes and caches; `None` if the packet is rejected.
     fn process(
         &mut self,
         path: u32,
         place: &Place,
         packet: &PathPacket<'_>,
+        out: &mut Vec<Step>,
     ) -> Result<Option<InFlight>, PathError> {
         let identity = self.hash.identity(&fields_of(packet.header)?);
         let Some(node) = place.device.and_then(|device| self.devices.get_mut(&device)) else {
@@ -388,7 +446,12 @@ impl Machine {
         counters.decoded += u64::from(processed.decoded);
         counters.decoded_bytes += u64::from(processed.decoded_bytes);
         counters.damaged += u64::from(processed.damaged);
-        Ok((!processed.damaged).then_some(flight))
+        if processed.damaged {
+            let rejected = Rejected { identity, reason: Reason::Damaged };
+            out.extend(place.before.map(|before| back(before, rejected.write(path))));
+            return Ok(None);
+        }
+        Ok(Some(flight))
     }
 
     /// A packet at the end of its path.
@@ -399,14 +462,17 @@ impl Machine {
         packet: &PathPacket<'_>,
         out: &mut Vec<Step>,
     ) -> Result<(), PathError> {
+        let fields = fields_of(packet.header)?;
         if !packet.shim.is_empty() {
             let shim = Shim::take_head(&FORMAT, path, &mut &packet.shim[..])?;
             if !shim.matches.is_empty() {
                 self.counters.undecodable += 1;
+                let identity = self.hash.identity(&fields);
+                let rejected = Rejected { identity, reason: Reason::Undecodable };
+                out.extend(place.before.map(|before| back(before, rejected.write(path))));
                 return Ok(());
             }
         }
-        let fields = fields_of(packet.header)?;
         // Neighbors are believed that a packet entered where its path begins, and no more.
         if self.network.owner(fields.source) != Some(place.from)
             || self.network.owner(fields.destination) != Some(self.me)
@@ -427,6 +493,10 @@ fn send(to: usize, path: u32, packet: &PathPacket<'_>) -> Step {
     let mut body = Vec::with_capacity(record::OVERHEAD + len);
     let bits = packet.write(path, &mut body);
     Step::Send { to, kind: NodeKind::Path, bits, body }
+}
+
+fn back(to: usize, body: Vec<u8>) -> Step {
+    Step::Send { to, kind: NodeKind::Back, bits: REJECTION, body }
 }
 
 /// The FIFO queue of a path's packets at a device.

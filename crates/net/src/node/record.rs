@@ -2,7 +2,7 @@
 
 use oncewire_codec::varint;
 use oncewire_packet::fields::{Headers, TCP, UDP};
-use oncewire_plan::engine::{Fields, Format, Header, MAX_PAYLOAD, Shim, ShimError};
+use oncewire_plan::engine::{Fields, Format, Header, Identity, MAX_PAYLOAD, Shim, ShimError};
 
 /// Bit of a path record: a shim follows the number of the path.
 pub(crate) const HAS_SHIM: u8 = 0b01;
@@ -22,6 +22,49 @@ pub(crate) enum PathError {
     /// The shim.
     #[error(transparent)]
     Shim(#[from] ShimError),
+}
+
+/// Bits of a back record that is a rejection.
+pub(crate) const REJECTION: u8 = 0;
+
+/// Why a node could not deliver a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The last node of its path does not have what it refers to.
+    Undecodable,
+    /// Its bytes do not have the checksum of its shim.
+    Damaged,
+}
+
+/// A packet that could not be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    pub(crate) identity: Identity,
+    pub(crate) reason: Reason,
+}
+
+impl Rejected {
+    /// Reads what follows the number of the path.
+    pub(crate) fn read(body: &[u8]) -> Result<Rejected, PathError> {
+        let Some((identity, &[reason])) = body.split_first_chunk::<8>() else {
+            return Err(PathError::Number);
+        };
+        let reason = match reason {
+            0 => Reason::Undecodable,
+            1 => Reason::Damaged,
+            _ => return Err(PathError::Number),
+        };
+        Ok(Rejected { identity: Identity(u64::from_le_bytes(*identity)), reason })
+    }
+
+    /// The record's body.
+    pub(crate) fn write(&self, path: u32) -> Vec<u8> {
+        let mut body = Vec::with_capacity(14);
+        varint::put(&mut body, path.into());
+        body.extend_from_slice(&self.identity.0.to_le_bytes());
+        body.push(self.reason as u8);
+        body
+    }
 }
 
 /// A packet on its path.
@@ -147,6 +190,19 @@ mod tests {
                 prop_assert_eq!(&again, &body, "one form of each record");
                 let _ = fields_of(packet.header);
             }
+        }
+    }
+
+    #[test]
+    fn rejections_round_trip() {
+        let rejected =
+            Rejected { identity: Identity(0x0807_0605_0403_0201), reason: Reason::Damaged };
+        let body = rejected.write(300);
+        assert_eq!(body, [0xac, 2, 1, 2, 3, 4, 5, 6, 7, 8, 1], "as docs/NETWORK.md has it");
+        let mut rest = &body[..];
+        assert_eq!((take_path(&mut rest), Rejected::read(rest)), (Ok(300), Ok(rejected)));
+        for wrong in [&body[2..10], &[&body[2..], &[0]].concat(), &[0, 0, 0, 0, 0, 0, 0, 0, 2]] {
+            assert_eq!(Rejected::read(wrong), Err(PathError::Number), "{wrong:?}");
         }
     }
 

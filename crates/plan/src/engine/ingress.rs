@@ -122,6 +122,13 @@ impl Ingress {
         self.cautious = 2;
     }
 
+    /// Devices do not have the packets of these paths and names, or not as they should: they are
+    /// referred to no more.
+    pub fn lost(&mut self, names: &[(u32, u64)]) {
+        names.iter().for_each(|&(path, name)| self.store.lose(path, name));
+        self.cautious = 2;
+    }
+
     /// Starts an epoch: budgets are full again.
     pub fn new_epoch(&mut self) {
         self.used.fill(0.0);
@@ -264,6 +271,9 @@ impl Ingress {
             };
             if store.ambiguous(stored.path, stored.name) {
                 return Err(Refusal::Ambiguous);
+            }
+            if store.has_lost(stored) {
+                return Err(Refusal::Unconfirmed);
             }
             let young = common.now - stored.time < common.round_trip;
             let may_lack = young && stored.depth >= if cautious { 1 } else { DEPTH };

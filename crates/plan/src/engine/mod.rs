@@ -19,6 +19,7 @@ mod prices;
 mod refusals;
 mod route;
 mod rules;
+mod sent;
 mod shim;
 mod store;
 mod stored;
@@ -34,6 +35,7 @@ pub use prices::due;
 pub use refusals::Refusals;
 pub use route::{Route, Routes};
 pub use rules::{Gaps, MAX_COPIES, Queues, Rules};
+pub use sent::{SentPacket, SentPackets};
 pub use shim::{Format, MAX_MATCHES, MAX_PAYLOAD, Shim, ShimError, Spec};
 pub use store::Finding;
 

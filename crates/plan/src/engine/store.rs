@@ -102,6 +102,8 @@ pub(crate) struct Store {
     copies_of: HashMap<u64, u32>,
     /// Keys of packets that a host has sent again: devices may not have them.
     missing: HashSet<u64>,
+    /// Names of packets that devices do not have, or not as they should.
+    lost: HashSet<(u32, u64)>,
     pub(crate) counts: Counts,
     markers: Vec<u32>,
     fingerprints: Vec<u64>,
@@ -147,6 +149,7 @@ impl Store {
             lingering: HashSet::new(),
             copies_of: HashMap::new(),
             missing: HashSet::new(),
+            lost: HashSet::new(),
             counts: Counts::default(),
             markers: Vec::new(),
             fingerprints: Vec::new(),
@@ -176,6 +179,18 @@ impl Store {
         if self.has_copy(key) {
             self.missing.insert(key);
         }
+    }
+
+    /// A device does not have a packet, or not as it should.
+    pub(crate) fn lose(&mut self, path: u32, name: u64) {
+        if self.names.contains_key(&(path, name)) {
+            self.lost.insert((path, name));
+        }
+    }
+
+    /// Whether it is known that a device does not have a packet.
+    pub(crate) fn has_lost(&self, stored: &Stored) -> bool {
+        self.lost.contains(&(stored.path, stored.name))
     }
 
     /// Whether a host has sent a packet again.
@@ -459,6 +474,9 @@ impl Store {
             }
             self.held -= gone.payload.len() as u64;
             forget(&mut self.names, (gone.path, gone.name));
+            if !self.names.contains_key(&(gone.path, gone.name)) {
+                self.lost.remove(&(gone.path, gone.name));
+            }
             if lingers {
                 self.lingering.insert((gone.path, gone.name));
             }
