@@ -11,6 +11,8 @@ pub(crate) mod index;
 #[cfg(target_os = "linux")]
 mod link;
 mod man;
+#[cfg(target_os = "linux")]
+mod node;
 mod pack;
 pub(crate) mod plan;
 pub(crate) mod profile;
@@ -30,6 +32,8 @@ pub(crate) use https::{CaArgs, OriginArgs, TerminateArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use link::{LinkArgs, MatchName, PeerArgs, parse_network};
 pub(crate) use man::{CompletionsArgs, ManArgs};
+#[cfg(target_os = "linux")]
+pub(crate) use node::NodeArgs;
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
 pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
 pub(crate) use report::ReportArgs;
@@ -98,7 +102,13 @@ pub(crate) enum Command {
     /// `connect` carry TCP connections only, and find more in them.
     #[cfg(target_os = "linux")]
     Link(Box<LinkArgs>),
-    /// Show what a running `serve`, `connect` or `link` does
+    /// Run a node of a network, as a plan says
+    ///
+    /// Encodes packets that enter here against what nodes on their path have, caches and decodes what
+    /// passes, and delivers what leaves.
+    #[cfg(target_os = "linux")]
+    Node(Box<NodeArgs>),
+    /// Show what a running `serve`, `connect`, `link` or `node` does
     Status(StatusArgs),
     /// Watch what running processes do, live
     ///

@@ -24,6 +24,8 @@ mod index;
 #[cfg(target_os = "linux")]
 mod link;
 mod man;
+#[cfg(target_os = "linux")]
+mod node;
 mod output;
 mod pack;
 mod plan;
@@ -70,7 +72,7 @@ pub fn run() -> ExitCode {
     let handles_signals = match cli.command {
         Command::Serve(_) | Command::Connect(_) => true,
         #[cfg(target_os = "linux")]
-        Command::Link(_) => true,
+        Command::Link(_) | Command::Node(_) => true,
         Command::Study(_) | Command::Plan(_) | Command::Emulate(_) => true,
         Command::Profile(_) | Command::Route(_) => true,
         _ => false,
@@ -88,6 +90,8 @@ pub fn run() -> ExitCode {
         Command::Connect(_) => tunnel::connect(given),
         #[cfg(target_os = "linux")]
         Command::Link(_) => link::run(given),
+        #[cfg(target_os = "linux")]
+        Command::Node(args) => node::run(args),
         Command::Status(args) => status::run(args),
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),

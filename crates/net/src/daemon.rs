@@ -8,11 +8,13 @@ use crate::handshake::HandshakeError;
 use crate::history::{History, Recording};
 #[cfg(target_os = "linux")]
 use crate::link::{LinkConfig, LinkError};
+#[cfg(target_os = "linux")]
+use crate::node::{NodeConfig, NodeError};
 use crate::server::{ServeConfig, Server, serve_on};
 use crate::service;
-#[cfg(target_os = "linux")]
-use crate::status::LinkStatus;
 use crate::status::{Document, Status};
+#[cfg(target_os = "linux")]
+use crate::status::{LinkStatus, NodeStatus};
 use crate::threads::SessionThreads;
 use std::io;
 use std::num::NonZero;
@@ -140,7 +142,8 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     };
     let recording = Recording::start(history.clone(), document(&end));
     if let Some(listener) = socket {
-        tokio::spawn(answer(listener, document(&end), daemon.render));
+        let (document, render) = (document(&end), daemon.render);
+        tokio::spawn(answer(listener, move || render(&document())));
     }
     if let Some(admin) = admin {
         let (document, render) = (document(&end), daemon.render);
@@ -235,7 +238,8 @@ pub fn run_link(
         let recording = Recording::start(history.clone(), document());
         let mut answering = JoinSet::new();
         if let Some(listener) = socket {
-            answering.spawn(answer(listener, document(), render));
+            let document = document();
+            answering.spawn(answer(listener, move || render(&document())));
         }
         if let Some(admin) = admin {
             let (document, history) = (document(), history.clone());
@@ -289,18 +293,65 @@ async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetErr
     Ok(Some(server))
 }
 
+/// Runs a node of a network until SIGTERM or SIGINT. `render` formats its state for the status socket.
+///
+/// # Errors
+/// [`NodeError`] if it cannot start.
+#[cfg(target_os = "linux")]
+pub fn run_node(
+    config: NodeConfig,
+    status: Option<&Path>,
+    render: fn(&NodeStatus) -> String,
+    ready: impl FnOnce(&NodeStatus),
+) -> Result<(), NodeError> {
+    let failed = |error: NetError| NodeError::Link(error.into());
+    // One thread carries packets; control takes little.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| failed(NetError::Runtime(error)))?;
+    let result = runtime.block_on(async {
+        let signals = |kind| signal(kind).map_err(|error| failed(NetError::Runtime(error)));
+        let (mut term, mut int) =
+            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let socket = status.map(bind_status).transpose().map_err(failed)?;
+        let node = Arc::new(crate::node::start(config)?);
+        let mut answering = JoinSet::new();
+        if let Some(listener) = socket {
+            let node = node.clone();
+            answering.spawn(answer(listener, move || render(&node.status())));
+        }
+        ready(&node.status());
+        let watchdog = service::ready("carries packets");
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        service::stopping();
+        drop(watchdog);
+        info!("stopping");
+        answering.shutdown().await;
+        if let Some(node) = Arc::into_inner(node) {
+            node.stop().await;
+        }
+        if let Some(path) = status {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    });
+    runtime.shutdown_background();
+    result
+}
+
 /// Answers every connection with the state as it is known here. Nothing is asked of the peers.
-async fn answer(
-    listener: UnixListener,
-    document: impl Fn() -> Document,
-    render: fn(&Document) -> String,
-) {
+async fn answer(listener: UnixListener, render: impl Fn() -> String) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let text = render(&document());
+        let text = render();
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
         });

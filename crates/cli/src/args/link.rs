@@ -318,7 +318,7 @@ impl From<LinkShareName> for Sharing {
 }
 
 /// `7077` and `*:7077` are every address, IPv6 and IPv4.
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let wrong = || "write [address:]port, such as 7077, 192.0.2.1:7077 or [2001:db8::1]:7077";
     let port = text.strip_prefix("*:").unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
@@ -338,7 +338,7 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| "write a network such as 10.1.0.0/16 or 2001:db8::/32, or an address".into())
 }
 
-fn parse_device(text: &str) -> Result<String, String> {
+pub(crate) fn parse_device(text: &str) -> Result<String, String> {
     let is_name = (1..=LONGEST_NAME).contains(&text.len())
         && !matches!(text, "." | "..")
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));

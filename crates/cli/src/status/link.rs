@@ -83,7 +83,7 @@ fn label(peer: &PeerStatus) -> String {
     peer.name.clone().unwrap_or_else(|| peer.key.chars().take(11).collect())
 }
 
-fn states(peers: &[PeerStatus]) -> Section {
+pub(super) fn states(peers: &[PeerStatus]) -> Section {
     let columns = [
         ("peer", Unit::Text),
         ("state", Unit::Text),
@@ -165,7 +165,7 @@ fn traffic(peers: &[PeerStatus]) -> Section {
 }
 
 /// What stands out: failures and losses of each peer, then drops, then strangers.
-fn notes(status: &LinkStatus) -> Section {
+pub(super) fn notes(status: &LinkStatus) -> Section {
     let mut section = Section::new("notes", "Notes");
     for peer in &status.peers {
         if let Some(why) = &peer.last_failure {

@@ -2,6 +2,8 @@
 
 mod https;
 mod link;
+#[cfg(target_os = "linux")]
+mod node;
 pub(crate) mod text;
 mod tunnel;
 
@@ -76,6 +78,12 @@ pub(crate) fn document(path: &Path) -> Outcome<Document> {
 
 /// The status of the process with this socket, for people.
 fn report(path: &Path) -> Outcome<Report> {
+    #[cfg(target_os = "linux")]
+    if let document = ask(path)?
+        && document["role"] == "node"
+    {
+        return node::report(&document).map_err(|error| foreign(path, &error));
+    }
     match document(path)? {
         Document::Tunnel(status) => Ok(tunnel::report(&status)),
         Document::Link(status) => Ok(link::report(&status)),

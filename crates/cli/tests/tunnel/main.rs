@@ -24,6 +24,8 @@ mod link_sites;
 mod link_soak;
 mod logging;
 mod monitoring;
+#[cfg(target_os = "linux")]
+mod nodes;
 mod page;
 mod process;
 mod programs;

@@ -25,6 +25,8 @@ pub struct DeviceConfig {
 /// The device while the link runs.
 pub(super) enum Device {
     Tun(AsyncDevice),
+    /// There is none: a node where no packets enter.
+    None,
     /// Packets from and to a test.
     #[cfg(test)]
     Memory(super::tests::MemoryDevice),
@@ -35,6 +37,7 @@ impl Device {
     pub(super) async fn recv(&self, frame: &mut [u8]) -> io::Result<usize> {
         match self {
             Device::Tun(device) => device.recv(frame).await,
+            Device::None => std::future::pending().await,
             #[cfg(test)]
             Device::Memory(device) => device.recv(frame).await,
         }
@@ -44,6 +47,7 @@ impl Device {
     pub(super) fn try_recv(&self, frame: &mut [u8]) -> io::Result<usize> {
         match self {
             Device::Tun(device) => device.try_recv(frame),
+            Device::None => Err(io::ErrorKind::WouldBlock.into()),
             #[cfg(test)]
             Device::Memory(device) => device.try_recv(frame),
         }
@@ -53,6 +57,7 @@ impl Device {
     pub(super) async fn send(&self, frame: &[u8]) -> io::Result<usize> {
         match self {
             Device::Tun(device) => device.send(frame).await,
+            Device::None => Err(io::ErrorKind::NotConnected.into()),
             #[cfg(test)]
             Device::Memory(device) => device.send(frame),
         }
@@ -62,6 +67,7 @@ impl Device {
     pub(super) fn set_mtu(&self, mtu: u16) -> io::Result<()> {
         match self {
             Device::Tun(device) => device.set_mtu(mtu),
+            Device::None => Ok(()),
             #[cfg(test)]
             Device::Memory(_) => Ok(()),
         }
@@ -71,6 +77,7 @@ impl Device {
     pub(super) fn udp_gso(&self) -> bool {
         match self {
             Device::Tun(device) => device.udp_gso(),
+            Device::None => false,
             #[cfg(test)]
             Device::Memory(_) => true,
         }
@@ -82,12 +89,25 @@ impl Device {
 /// # Errors
 /// [`LinkError::Device`] or [`LinkError::Ip`].
 pub(super) fn open(config: &DeviceConfig) -> Result<Device, LinkError> {
+    open_with(config, true)
+}
+
+/// Makes a device whose packets have no header before them, and complete checksums: the hash of a
+/// packet's headers covers its checksum.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_plain(config: &DeviceConfig) -> Result<Device, LinkError> {
+    open_with(config, false)
+}
+
+fn open_with(config: &DeviceConfig, offload: bool) -> Result<Device, LinkError> {
     let failed = |source| LinkError::Device { name: config.name.clone(), source };
     let device = DeviceBuilder::new()
         .name(&config.name)
         .mtu(config.mtu)
         .tx_queue_len(QUEUE)
-        .offload(true)
+        .offload(offload)
         // Up once it has its addresses.
         .enable(false)
         .build_async()

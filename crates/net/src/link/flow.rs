@@ -26,9 +26,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Packets that are read before a batch is sent.
-const BACKLOG: usize = 64;
+pub(super) const BACKLOG: usize = 64;
 /// How long a task waits after an error of the device or the port.
-const AFTER_ERROR: Duration = Duration::from_millis(100);
+pub(super) const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// What the outgoing task holds of a peer.
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct ToPeer {
 }
 
 /// What the outgoing task keeps for its next packets.
-struct Scratch {
+pub(super) struct Scratch {
     /// Headers of a part of a run.
     part: Vec<u8>,
     answers: Answers,
@@ -49,7 +49,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(shared: &Shared) -> Scratch {
+    pub(super) fn new(shared: &Shared) -> Scratch {
         let (shaping, datagram) = (shared.config.shaping, shared.config.largest_datagram);
         let shaper = |rate| Shaper::new(rate, datagram.into(), Instant::now());
         Scratch {
@@ -160,7 +160,7 @@ pub(super) async fn outgoing(shared: Arc<Shared>) {
 }
 
 /// Seals a batch and sends it, in one call for each group of datagrams of one size.
-async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch, scratch: &mut Scratch) {
+pub(super) async fn send(shared: &Shared, keyed: &Keyed, batch: &mut Batch, scratch: &mut Scratch) {
     let drops = &shared.peers[keyed.peer].drops;
     let mut sealed = 0;
     for (counter, datagram) in batch.datagrams_mut() {
@@ -337,16 +337,16 @@ fn enqueue_run(
 
 /// What a batch of received datagrams brought.
 #[derive(Default)]
-struct Received {
+pub(super) struct Received {
     /// The keys of its datagrams.
-    keys: Vec<Arc<Keyed>>,
-    packets: Packets,
+    pub(super) keys: Vec<Arc<Keyed>>,
+    pub(super) packets: Packets,
 }
 
 /// Packets of each peer in a batch: what one sends is never joined with what another does.
 #[derive(Default)]
-struct Packets {
-    by_peer: Vec<(usize, Delivered)>,
+pub(super) struct Packets {
+    pub(super) by_peer: Vec<(usize, Delivered)>,
     /// For their memory.
     spare: Vec<Delivered>,
 }
@@ -355,7 +355,7 @@ struct Packets {
 const MOST_SPARE: usize = 16;
 
 impl Packets {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.spare.extend(self.by_peer.drain(..).map(|(_, delivered)| delivered));
         self.spare.truncate(MOST_SPARE);
     }
@@ -441,7 +441,7 @@ pub(super) async fn incoming(shared: Arc<Shared>, to_quic: ToQuic) {
 }
 
 /// Opens a datagram, and adds its packets and its keys to `received`.
-fn open(
+pub(super) fn open(
     shared: &Shared,
     received: &mut Received,
     datagram: &mut [u8],

@@ -158,8 +158,9 @@ fn transport(idle: Duration, keep_alive: Option<Duration>, largest: u16) -> Arc<
 
 pub(super) fn server_config(shared: &Shared) -> Result<ServerConfig, LinkError> {
     let peers = AuthorizedPeers::new(shared.peers.iter().map(|peer| peer.config.peer.clone()));
-    let tls =
-        tls::ServerTls::new(&shared.config.secret, &peers).map_err(LinkError::Tls)?.speaking(ALPN);
+    let tls = tls::ServerTls::new(&shared.config.secret, &peers)
+        .map_err(LinkError::Tls)?
+        .speaking(&shared.alpn);
     let mut config = quic::server_config(&tls).map_err(LinkError::Net)?;
     let largest = shared.config.largest_datagram;
     config.transport_config(transport(shared.config.timing.silence, None, largest));
@@ -182,7 +183,7 @@ pub(super) fn client_config(shared: &Shared, peer: usize) -> Result<ClientConfig
     let peers = AuthorizedPeers::new([shared.peers[peer].config.peer.clone()]);
     let tls = tls::client_config(&shared.config.secret, &peers, Credential::RawKey);
     let mut tls = Arc::unwrap_or_clone(tls.map_err(LinkError::Tls)?);
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.alpn_protocols = vec![shared.alpn.clone()];
     let crypto = QuicClientConfig::try_from(tls)
         .map_err(|error| LinkError::Net(crate::NetError::Quic(error.to_string())))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
@@ -291,7 +292,13 @@ fn keyed(
         [ours.association, theirs.association],
         association,
         largest,
-        || Association::new(largest, &shared.config.matching, u64::from_le_bytes(key)),
+        || {
+            let key = u64::from_le_bytes(key);
+            match shared.of_nodes {
+                false => Association::new(largest, &shared.config.matching, key),
+                true => Association::of_nodes(largest),
+            }
+        },
     );
     Ok(Arc::new(Keyed {
         peer,

@@ -22,6 +22,7 @@ mod handshake;
 mod headers;
 mod inner;
 mod mtu;
+mod nodes;
 mod peers;
 mod seal;
 mod shape;
@@ -34,6 +35,7 @@ pub use crate::status::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic
 pub use device::DeviceConfig;
 pub use handshake::PeerError;
 pub use ipnet::IpNet;
+pub(crate) use nodes::Hops;
 pub use oncewire_codec::Sharing;
 pub use oncewire_session::link::{LEAST_LOG, MOST_LOG, Policy};
 pub use peers::{MAX_PEERS, Matching, PeerConfig, PeersError};
@@ -229,6 +231,10 @@ struct Shared {
     own_traffic: LogLimit,
     /// Numbers inner addresses as isolation domains, and flows.
     domains: RandomState,
+    /// The application protocol of connections (RFC 7301).
+    alpn: Vec<u8>,
+    /// Whether the peers are nodes of a network.
+    of_nodes: bool,
 }
 
 /// A link that runs. It stops when this is dropped.
@@ -260,22 +266,20 @@ fn start_on(
     device: Device,
 ) -> Result<Link, LinkError> {
     let routes = Routes::new(&config.secret.public(), &config.peers)?;
-    let shared = Arc::new(Shared {
-        peers: config.peers.iter().cloned().map(Peer::new).collect(),
-        routes,
-        indices: Indices::default(),
-        port,
-        device,
-        drops: crate::status::DropCounters::default(),
-        strangers: Strangers::default(),
-        started: Instant::now(),
-        mtu: AtomicU16::new(device_mtu(config.largest_datagram)),
-        wake: Notify::new(),
-        own_traffic: LogLimit::new(),
-        domains: RandomState::new(),
-        config,
-    });
-    let server = shared.config.listen.map(|_| handshake::server_config(&shared)).transpose()?;
+    let alpn = handshake::ALPN.to_vec();
+    let shared = Arc::new(Shared::new(config, routes, port, device, (alpn, false)));
+    let (endpoint, control) = connect(&shared, quic)?;
+    let outgoing = tokio::spawn(flow::outgoing(shared.clone()));
+    let incoming = tokio::spawn(flow::incoming(shared.clone(), to_quic));
+    Ok(Link { shared, endpoint, control, outgoing, incoming })
+}
+
+/// Starts the tasks that bring peers up and keep them up.
+fn connect(
+    shared: &Arc<Shared>,
+    quic: Arc<socket::QuicSocket>,
+) -> Result<(quinn::Endpoint, Vec<Task>), LinkError> {
+    let server = shared.config.listen.map(|_| handshake::server_config(shared)).transpose()?;
     let runtime = Arc::new(quinn::TokioRuntime);
     let endpoint = quinn::Endpoint::new_with_abstract_socket(
         handshake::endpoint_config(shared.config.largest_datagram),
@@ -290,14 +294,12 @@ fn start_on(
     }
     for (peer, config) in shared.config.peers.iter().enumerate() {
         let Some(target) = config.address.clone() else { continue };
-        let config = handshake::client_config(&shared, peer)?;
+        let config = handshake::client_config(shared, peer)?;
         let (shared, endpoint) = (shared.clone(), endpoint.clone());
         let dialer = control::Dialer { shared, endpoint, config, peer, target };
         control.push(tokio::spawn(dialer.run()));
     }
-    let outgoing = tokio::spawn(flow::outgoing(shared.clone()));
-    let incoming = tokio::spawn(flow::incoming(shared.clone(), to_quic));
-    Ok(Link { shared, endpoint, control, outgoing, incoming })
+    Ok((endpoint, control))
 }
 
 type Bound = (Arc<Port>, socket::ToQuic, Arc<socket::QuicSocket>);
@@ -320,32 +322,7 @@ fn bind(listen: Option<SocketAddr>) -> Result<Bound, LinkError> {
 impl Link {
     /// The state of the link.
     pub fn status(&self) -> LinkStatus {
-        let shared = &self.shared;
-        let mut status = LinkStatus {
-            version: shared.config.agent.clone(),
-            key: shared.config.secret.public().to_string(),
-            uptime: shared.started.elapsed(),
-            address: shared.port.address().to_string(),
-            device: shared.config.device.name.clone(),
-            mtu: if shared.config.shaping.split {
-                shared.config.device.mtu
-            } else {
-                shared.mtu.load(Relaxed)
-            },
-            peers: shared.peers.iter().map(peer_status).collect(),
-            refused_handshakes: shared.strangers.count(),
-            last_refused: shared.strangers.last(),
-            retries: shared.strangers.retries(),
-            traffic: Traffic::default(),
-            drops: shared.drops.get(),
-            // Of the process around it.
-            history: None,
-        };
-        for peer in &status.peers {
-            status.traffic += peer.traffic;
-            status.drops += peer.drops;
-        }
-        status
+        self.shared.status()
     }
 
     /// Whether the link's tasks all run. They end only by a failure of the device or the port.
@@ -392,6 +369,62 @@ fn peer_status(peer: &Peer) -> PeerStatus {
 }
 
 impl Shared {
+    /// `alpn` and whether the peers are nodes of a network.
+    fn new(
+        config: LinkConfig,
+        routes: Routes,
+        port: Arc<Port>,
+        device: Device,
+        (alpn, of_nodes): (Vec<u8>, bool),
+    ) -> Shared {
+        Shared {
+            peers: config.peers.iter().cloned().map(Peer::new).collect(),
+            routes,
+            indices: Indices::default(),
+            port,
+            device,
+            drops: crate::status::DropCounters::default(),
+            strangers: Strangers::default(),
+            started: Instant::now(),
+            mtu: AtomicU16::new(device_mtu(config.largest_datagram)),
+            wake: Notify::new(),
+            own_traffic: LogLimit::new(),
+            domains: RandomState::new(),
+            alpn,
+            of_nodes,
+            config,
+        }
+    }
+
+    /// The state of the link.
+    fn status(&self) -> LinkStatus {
+        let mut status = LinkStatus {
+            version: self.config.agent.clone(),
+            key: self.config.secret.public().to_string(),
+            uptime: self.started.elapsed(),
+            address: self.port.address().to_string(),
+            device: self.config.device.name.clone(),
+            mtu: if self.config.shaping.split {
+                self.config.device.mtu
+            } else {
+                self.mtu.load(Relaxed)
+            },
+            peers: self.peers.iter().map(peer_status).collect(),
+            refused_handshakes: self.strangers.count(),
+            last_refused: self.strangers.last(),
+            retries: self.strangers.retries(),
+            traffic: Traffic::default(),
+            drops: self.drops.get(),
+            // Of the process around it.
+            history: None,
+        };
+        for peer in &status.peers {
+            status.traffic += peer.traffic;
+            status.drops += peer.drops;
+        }
+        status
+    }
+
     /// Opens datagrams with these keys from now on.
     fn open_with(&self, keyed: &Arc<Keyed>) -> Result<(), PeerError> {
         let added = self.indices.add(&self.peers[keyed.peer], keyed);

@@ -101,7 +101,7 @@ pub enum PeersError {
 }
 
 /// Which peer a network is behind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Routes(Prefixes);
 
 impl Routes {
@@ -229,6 +229,17 @@ impl Association {
             receiver: Mutex::new(
                 Receiver::default().with_layout(layout).with_logs(matching.offer()),
             ),
+            forged: AtomicU64::new(0),
+            message: Notify::new(),
+        }
+    }
+
+    /// The same between nodes of a network, which keep no logs.
+    pub(super) fn of_nodes(largest: usize) -> Association {
+        Association {
+            sender: Mutex::new(Sender::new(largest)),
+            next: AtomicU64::new(0),
+            receiver: Mutex::new(Receiver::default().for_node()),
             forged: AtomicU64::new(0),
             message: Notify::new(),
         }

@@ -1,7 +1,7 @@
 //! A node of a network: it encodes what enters, caches and decodes what passes, and passes it on.
 //!
 //! `docs/NETWORK.md` specifies the records between nodes; `oncewire_plan::engine` has SmartRE's
-//! ingress and devices, which the emulator runs, too. [`machine`] joins them without I/O.
+//! ingress and devices, which the emulator runs, too. [`Machine`] joins them without I/O.
 //!
 //! ```text
 //! access device -> enter: source, destination -> path -> Ingress -> record to the next node
@@ -10,9 +10,11 @@
 
 mod machine;
 mod record;
+mod running;
 mod setup;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{FORMAT, Machine, NodeCounters, NodeSettings, Step};
+pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, start};
 pub use setup::{Manifests, RunningNetwork, SetupError};

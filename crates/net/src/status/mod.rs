@@ -5,6 +5,8 @@
 
 mod document;
 mod link;
+#[cfg(target_os = "linux")]
+mod node;
 mod samples;
 mod serial;
 #[cfg(test)]
@@ -15,6 +17,8 @@ pub use document::{Document, DocumentError, FORMAT};
 #[cfg(target_os = "linux")]
 pub(crate) use link::DropCounters;
 pub use link::{ConnectionStatus, Drops, LinkStatus, PeerStatus, Traffic};
+#[cfg(target_os = "linux")]
+pub use node::NodeStatus;
 pub use oncewire_session::{Counters, Metric, MetricKind, MetricUnit, Metrics};
 pub use samples::Sample;
 

@@ -132,7 +132,7 @@ pub struct ServerTls {
     /// `None` accepts any key.
     peers: Option<AuthorizedPeers>,
     provider: Arc<CryptoProvider>,
-    alpn: &'static [u8],
+    alpn: Vec<u8>,
 }
 
 impl ServerTls {
@@ -146,14 +146,14 @@ impl ServerTls {
             identity,
             peers: Some(peers.clone()),
             provider: Arc::new(ring::default_provider()),
-            alpn: ALPN,
+            alpn: ALPN.to_vec(),
         })
     }
 
     /// The same for another application protocol.
     #[cfg(target_os = "linux")]
-    pub(crate) fn speaking(self, alpn: &'static [u8]) -> ServerTls {
-        ServerTls { alpn, ..self }
+    pub(crate) fn speaking(self, alpn: &[u8]) -> ServerTls {
+        ServerTls { alpn: alpn.to_vec(), ..self }
     }
 
     /// For clients that come with a token, whatever their keys are.
@@ -175,7 +175,7 @@ impl ServerTls {
             .map_err(TlsError::Setup)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(AsOffered { identity, client_is_raw }));
-        config.alpn_protocols = vec![self.alpn.to_vec()];
+        config.alpn_protocols = vec![self.alpn.clone()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;

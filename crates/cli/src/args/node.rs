@@ -1,0 +1,86 @@
+//! Arguments of `node`.
+
+use super::link::{parse_device, parse_listen, parse_network};
+use super::tunnel::LogLevel;
+use crate::quantity::{parse_size, parse_time, time};
+use clap::Args;
+use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU, Timing};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of `node`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "\
+oncewire node --key <FILE> --topology <FILE> --name <NODE>
+                     --manifests <DIR> --listen <ADDRESS> [OPTIONS]",
+    after_help = "\
+Examples:
+  oncewire plan net.json --manifests-dir plan
+  oncewire node --key denver.key --topology net.json --name Denver \\
+    --manifests plan --listen 7081 --address 10.3.0.1/32
+
+Needs root, or the capability CAP_NET_ADMIN, at nodes with prefixes. The topology is in Oncewire's JSON form; its nodes also have `key` (the \
+public key), `address` (host:port, where neighbors reach it) and `prefixes` (the networks behind it). A packet whose source is behind no \
+prefix of this node is refused. All nodes need the same topology, manifests and network secret: others do not connect. docs/NETWORK.md \
+has an example with three nodes."
+)]
+pub(crate) struct NodeArgs {
+    /// Secret key of this node, made by `oncewire keygen`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Topology of the network, with keys, addresses and prefixes of its nodes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: PathBuf,
+    /// Which node of the topology this is
+    #[arg(long, value_name = "NODE")]
+    pub(crate) name: String,
+    /// Directory with the manifests of all nodes, which `oncewire plan --manifests-dir` wrote
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests: PathBuf,
+    /// Wait for neighbors on this UDP port, [address:]port
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
+    pub(crate) listen: SocketAddr,
+    /// File with a secret that all nodes of the network share, any bytes. Without it, outsiders can
+    /// choose packets that all fall to one node
+    #[arg(long, value_name = "FILE")]
+    pub(crate) network_secret: Option<PathBuf>,
+    /// Memory for packets at most: refuse manifests that need more
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// Name of the access device, a tun device, which a node with prefixes makes
+    #[arg(long, value_name = "NAME", default_value = "oncewire0", value_parser = parse_device)]
+    pub(crate) device: String,
+    /// Address of this node on the access device, with the length of its network; repeatable
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_network)]
+    pub(crate) address: Vec<IpNet>,
+    /// Leave routes to the prefixes of other nodes alone, instead of routing them to the device
+    #[arg(long)]
+    pub(crate) no_routes: bool,
+    #[arg(long, value_name = "BYTES", default_value_t = PATH_MTU,
+        value_parser = clap::value_parser!(u16).range(i64::from(LEAST_PATH_MTU)..=i64::from(MOST_PATH_MTU)),
+        help = format!("MTU of the narrowest path between neighbors, the same at all nodes, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the access device is 81 less"))]
+    pub(crate) path_mtu: u16,
+    /// Silence after which a neighbor is probed
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().keep_alive), help_heading = "Timeouts")]
+    pub(crate) keep_alive: Duration,
+    /// Silence after which a neighbor is not connected any more; at least twice --keep-alive
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().silence), help_heading = "Timeouts")]
+    pub(crate) dead_after: Duration,
+    /// Unix socket for `oncewire status --socket`, which also has --json
+    #[arg(long, value_name = "PATH", help_heading = "Process")]
+    pub(crate) status: Option<PathBuf>,
+    /// Least severe messages to log, on standard error
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        ignore_case = true,
+        help_heading = "Process"
+    )]
+    pub(crate) log: LogLevel,
+    /// Log one JSON object per line
+    #[arg(long, help_heading = "Process")]
+    pub(crate) log_json: bool,
+}

@@ -1,0 +1,223 @@
+//! `oncewire node`: a network of four nodes, each in a namespace of its own. Needs root and the `ip`
+//! program.
+
+use crate::link::End;
+use crate::support::{ONCEWIRE, finish, succeed, wait_until};
+use oncewire_testkit::path::Path;
+use oncewire_testkit::servers::Running;
+use oncewire_testkit::{need_tool, skip};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+
+/// A star: B is in the middle and has no networks behind it. Node number i of the list has
+/// 10.99.0.i outside, and 10.i.0.1 in the network.
+const NODES: [&str; 4] = ["A", "B", "C", "D"];
+const CABLES: [(usize, usize); 3] = [(0, 1), (1, 2), (1, 3)];
+
+/// The namespaces, keys, topology and manifests.
+struct Network {
+    dir: TempDir,
+    /// What names of namespaces and devices begin with.
+    prefix: String,
+}
+
+impl Network {
+    /// `None` if this machine has no namespaces.
+    fn new() -> Option<Network> {
+        if let Some(reason) = Path::unavailable() {
+            skip!("{reason}");
+        }
+        static NETWORKS: AtomicU32 = AtomicU32::new(0);
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("on{}x{number}", std::process::id() % 100_000);
+        let network = Network { dir: TempDir::new().expect("a directory"), prefix };
+        let ip = |line: String| succeed(Command::new("ip").args(line.split_whitespace()));
+        let space = |node| network.namespace(node);
+        let mut nodes = Vec::new();
+        for (at, name) in NODES.iter().enumerate() {
+            ip(format!("netns add {}", space(at)));
+            ip(format!("-n {} link set dev lo up", space(at)));
+            ip(format!("-n {} address add 10.99.0.{}/32 dev lo", space(at), at + 1));
+            let key = succeed(Command::new(ONCEWIRE).arg("keygen").arg(network.key(at)));
+            let key = String::from_utf8(key).unwrap();
+            let prefixes =
+                if at == 1 { String::new() } else { format!("\"10.{}.0.0/16\"", at + 1) };
+            nodes.push(format!(
+                r#"{{"id": "{name}", "population": 1, "key": "{}", "address": "10.99.0.{}:7081", "prefixes": [{prefixes}]}}"#,
+                key.trim(),
+                at + 1
+            ));
+        }
+        for (a, b) in CABLES {
+            let ends = [(a, b), (b, a)].map(|(at, to)| format!("{}{at}{to}", network.prefix));
+            ip(format!(
+                "link add {} netns {} type veth peer name {} netns {}",
+                ends[0],
+                space(a),
+                ends[1],
+                space(b)
+            ));
+            for ((at, to), device) in [(a, b), (b, a)].into_iter().zip(&ends) {
+                ip(format!("-n {} link set dev {device} up", space(at)));
+                ip(format!(
+                    "-n {} route add 10.99.0.{}/32 dev {device} src 10.99.0.{}",
+                    space(at),
+                    to + 1,
+                    at + 1
+                ));
+            }
+        }
+        let links = CABLES.map(|(a, b)| format!(r#"{{"a": "{}", "b": "{}"}}"#, NODES[a], NODES[b]));
+        let topology = format!(
+            r#"{{"name": "star", "nodes": [{}], "links": [{}]}}"#,
+            nodes.join(", "),
+            links.join(", ")
+        );
+        std::fs::write(network.dir.path().join("net.json"), topology).unwrap();
+        network.plan("plan");
+        Some(network)
+    }
+
+    /// Makes a plan and writes its manifests.
+    fn plan(&self, directory: &str) {
+        let place = |name: &str| self.dir.path().join(name);
+        let mut plan = Command::new(ONCEWIRE);
+        plan.arg("plan").arg(place("net.json")).args(["--quick", "--manifests-dir"]);
+        succeed(plan.arg(place(directory)));
+    }
+
+    fn namespace(&self, node: usize) -> String {
+        format!("{}{}", self.prefix, NODES[node])
+    }
+
+    fn key(&self, node: usize) -> std::path::PathBuf {
+        self.dir.path().join(format!("{}.key", NODES[node]))
+    }
+
+    fn command(&self, node: usize, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(node), program]);
+        command
+    }
+
+    fn start(&self, node: usize, options: &[&str]) -> End {
+        let mut command = self.command(node, ONCEWIRE);
+        command.args(["node", "--name", NODES[node], "--listen", "7081", "--key"]);
+        command.arg(self.key(node)).arg("--topology").arg(self.dir.path().join("net.json"));
+        command.arg("--manifests").arg(self.dir.path().join("plan"));
+        // Devices exist outside of the namespaces for a moment.
+        command.args(["--device", &format!("{}t", self.namespace(node))]);
+        if node != 1 {
+            command.args(["--address", &format!("10.{}.0.1/32", node + 1)]);
+        }
+        End::start(
+            {
+                command.args(options);
+                command
+            },
+            self.dir.path(),
+            NODES[node],
+        )
+    }
+
+    fn ping(&self, from: usize, args: &[&str]) -> bool {
+        let mut command = self.command(from, "ping");
+        finish(command.args(["-q", "-i", "0.01", "-W", "5"]).args(args)).status.success()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for node in 0..NODES.len() {
+            let _ = Command::new("ip").args(["netns", "delete", &self.namespace(node)]).status();
+        }
+    }
+}
+
+fn carried(end: &End, what: &str) -> u64 {
+    end.number(&format!("/carried/{what}"))
+}
+
+/// Packets of all kinds cross the network; a file that was sent before crosses in a tenth of its bytes;
+/// what is not behind a node is refused.
+#[test]
+fn a_network_of_nodes_carries_packets() {
+    need_tool!("ping");
+    let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
+    let Some(network) = Network::new() else { return };
+    let secret = network.dir.path().join("secret");
+    std::fs::write(&secret, "of this network").unwrap();
+    let secret = ["--network-secret", secret.to_str().unwrap()];
+    let ends: Vec<End> = (0..4).map(|node| network.start(node, &secret)).collect();
+    for end in &ends {
+        wait_until("all neighbors are connected", || end.is_up());
+    }
+    for (from, to) in [(0, "10.3.0.1"), (3, "10.1.0.1"), (2, "10.4.0.1")] {
+        assert!(network.ping(from, &["-c", "5", to]), "{from} to {to}: {}", ends[1].said());
+    }
+    assert!(network.ping(0, &["-c", "3", "-s", "4000", "10.3.0.1"]), "fragments");
+    let content = oncewire_testkit::content::incompressible(9, 1_000_000);
+    std::fs::write(network.dir.path().join("file"), &content).unwrap();
+    let mut server = network.command(2, python.to_str().unwrap());
+    server.args(["-m", "http.server", "--bind", "10.3.0.1", "8080"]);
+    server.current_dir(network.dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = Running::start(&mut server).unwrap();
+    let download = || {
+        wait_until("curl succeeds", || {
+            let mut client = network.command(0, curl.to_str().unwrap());
+            let url = "http://10.3.0.1:8080/file";
+            let output = finish(client.args(["-s", "--max-time", "25", url]));
+            output.status.success() && output.stdout == content
+        });
+    };
+    let sent = || ends[2].number("/sent/datagram_bytes");
+    download();
+    assert!(sent() > content.len() as u64);
+    wait_until("a download takes a tenth", || {
+        let before = sent();
+        download();
+        (sent() - before) * 10 < content.len() as u64
+    });
+    let decoded = ends.iter().map(|end| carried(end, "decoded_bytes")).sum::<u64>();
+    assert!(decoded > 900_000, "{decoded} bytes decoded");
+    for end in &ends {
+        let status = end.status().unwrap();
+        for nothing in ["undecodable", "damaged", "violations", "wrong_neighbor", "malformed"] {
+            assert_eq!(status["carried"][nothing], 0, "{nothing}: {status}");
+        }
+        assert_eq!(status["dropped"]["violations"], 0, "{status}");
+    }
+    assert!(carried(&ends[1], "forwarded") > 1000);
+    // A host that A has no prefix for, and one that is behind no node.
+    let lo = ["address", "add", "10.9.0.9/32", "dev", "lo"];
+    succeed(network.command(0, "ip").args(lo));
+    let refused = carried(&ends[0], "source_not_allowed");
+    assert!(!network.ping(0, &["-c", "3", "-W", "1", "-I", "10.9.0.9", "10.3.0.1"]));
+    assert_eq!(carried(&ends[0], "source_not_allowed"), refused + 3);
+    let text = finish(Command::new(ONCEWIRE).args(["status", "--socket"]).arg(ends[0].socket()));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("node A") && text.contains("1 of 1 neighbor connected"), "{text}");
+}
+
+/// A node with another secret or another plan does not connect, and one that does not fit the topology
+/// does not start.
+#[test]
+fn nodes_of_another_network_do_not_connect() {
+    let Some(network) = Network::new() else { return };
+    let (a, b) = (network.start(0, &[]), network.start(1, &[]));
+    wait_until("A is connected", || a.is_up());
+    let secret = network.dir.path().join("secret");
+    std::fs::write(&secret, "of another network").unwrap();
+    let c = network.start(2, &["--network-secret", secret.to_str().unwrap()]);
+    wait_until("C says why", || c.said().contains("cannot reach the other end"));
+    assert!(!c.is_up() && b.said().matches("link up").count() == 1, "{}", c.said());
+    let mut wrong = Command::new(ONCEWIRE);
+    wrong.args(["node", "--name", "D", "--listen", "7081", "--key"]).arg(network.key(2));
+    wrong.arg("--topology").arg(network.dir.path().join("net.json"));
+    wrong.arg("--manifests").arg(network.dir.path().join("plan"));
+    let wrong = finish(&mut wrong);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert_eq!(wrong.status.code(), Some(2), "{said}");
+    assert!(said.contains("the topology gives node D the public key"), "{said}");
+}

@@ -1,0 +1,58 @@
+//! The state of a node of a network.
+
+use super::{FORMAT, LinkStatus, serial};
+use crate::node::NodeCounters;
+use serde::{Serialize, Serializer};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeStatus {
+    /// Its name in the topology.
+    pub name: String,
+    /// Version of the plan that it carries out.
+    pub plan_version: u64,
+    /// Names of its neighbors: the peers of its hops, in their order.
+    pub neighbors: Vec<String>,
+    /// Bytes that it caches for paths of other nodes.
+    pub cached_bytes: u64,
+    /// Packets that it caches.
+    pub cached_packets: u64,
+    /// What it has carried since the start.
+    pub carried: NodeCounters,
+    /// Its hops.
+    pub hops: LinkStatus,
+}
+
+#[derive(Serialize)]
+struct Keys<'a> {
+    format: u64,
+    role: &'static str,
+    up: bool,
+    name: &'a str,
+    plan_version: u64,
+    neighbors: &'a [String],
+    cached_bytes: u64,
+    cached_packets: u64,
+    #[serde(with = "serial::named")]
+    carried: NodeCounters,
+    #[serde(flatten)]
+    hops: &'a LinkStatus,
+}
+
+impl Serialize for NodeStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Keys {
+            format: FORMAT,
+            role: "node",
+            up: self.hops.connected() == self.hops.peers.len(),
+            name: &self.name,
+            plan_version: self.plan_version,
+            neighbors: &self.neighbors,
+            cached_bytes: self.cached_bytes,
+            cached_packets: self.cached_packets,
+            carried: self.carried,
+            hops: &self.hops,
+        }
+        .serialize(serializer)
+    }
+}
