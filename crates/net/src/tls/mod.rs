@@ -158,7 +158,7 @@ impl ServerTls {
 
     /// For clients that come with a token, whatever their keys are.
     pub(crate) fn enrolling(&self) -> ServerTls {
-        ServerTls { peers: None, alpn: crate::enroll::ALPN, ..self.clone() }
+        ServerTls { peers: None, alpn: crate::enroll::ALPN.to_vec(), ..self.clone() }
     }
 
     /// Settings for one connection: they depend on what the client's first message offers.
