@@ -417,6 +417,26 @@ fn nothing_is_sent_before_its_epoch_is_durable() {
 }
 
 #[test]
+fn a_log_that_was_given_up_does_not_come_back() {
+    let content = incompressible(16, MIB);
+    let mut pair = Pair::new(Sharing::All);
+    pair.upload(Owner::default(), &content);
+    pair.exchange();
+    assert!(pair.ends[0].session.release_logs(pair.now));
+    assert!(pair.ends[0].drain(), "the driver is told");
+    assert!(pair.ends[0].store[Side::Sending as usize].is_none());
+    pair.upload(Owner::default(), &content[..100_000]);
+    let ends = [(0, Side::Sending), (1, Side::Receiving)];
+    for (end, side) in ends {
+        let stored = pair.ends[end].store[side as usize].as_ref().expect("another log");
+        assert_eq!(stored.record.end.offset, 100_000, "of end {end}");
+    }
+    let mut pair = pair.restart(|_| {});
+    assert_eq!(pair.warm(), 1);
+    assert!(pair.upload(Owner::default(), &content) > MIB - 100_000);
+}
+
+#[test]
 fn a_store_that_failed_holds_nothing_up() {
     let mut pair = Pair::new(Sharing::All);
     pair.ends[0].holds = true;
