@@ -198,6 +198,20 @@ fn a_network_of_nodes_carries_packets() {
     let text = finish(Command::new(ONCEWIRE).args(["status", "--socket"]).arg(ends[0].socket()));
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("node A") && text.contains("1 of 1 neighbor connected"), "{text}");
+    // A restarts with an empty cache. C is told, and what it sends is soon found again.
+    let mut ends = ends;
+    ends[0].kill();
+    ends[0] = network.start(0, &secret);
+    wait_until("all neighbors are connected again", || ends.iter().all(End::is_up));
+    download();
+    wait_until("a download takes a tenth again", || {
+        let before = ends[2].number("/sent/datagram_bytes");
+        download();
+        (ends[2].number("/sent/datagram_bytes") - before) * 10 < content.len() as u64
+    });
+    assert!(carried(&ends[2], "restarted") > 0, "{:?}", ends[2].status());
+    let answered = carried(&ends[2], "resent") + carried(&ends[2], "unanswered");
+    assert!(answered < 100, "{answered} packets were rejected: {:?}", ends[2].status());
 }
 
 /// A node with another secret or another plan does not connect, and one that does not fit the topology

@@ -3,7 +3,7 @@
 
 use super::device;
 use super::flow::{self, AFTER_ERROR, BACKLOG, Received, Scratch};
-use super::peers::{Keyed, Routes};
+use super::peers::{AssociationId, Keyed, Routes};
 use super::socket::{Buffers, Kind, ToQuic};
 use super::status::count;
 use super::{LinkConfig, LinkError, LinkStatus, Shared, Task, bind, connect};
@@ -89,6 +89,9 @@ struct To {
     keyed: Option<Arc<Keyed>>,
     /// When something is to be sent without packets.
     due: Option<Instant>,
+    /// The newest association: another one means that the neighbor has restarted, or both have been
+    /// apart for so long that it might have.
+    association: Option<AssociationId>,
 }
 
 /// The one task that carries packets. Whatever one node sends to another stays in order.
@@ -143,6 +146,7 @@ impl Carrier {
 
     /// Takes the packet that was read from the access device, and those that are there already.
     async fn enter(&mut self, frame: &mut [u8], mut len: usize) {
+        self.notice();
         let now = self.shared.started.elapsed().as_nanos() as u64;
         for _ in 0..BACKLOG {
             lock(&self.machine).enter(&frame[..len], now, &mut self.steps);
@@ -169,6 +173,7 @@ impl Carrier {
             sender.feedback(&mut self.feedback, now);
             self.to[keyed.peer].due = sender.deadline();
         }
+        self.notice();
         let by_peer = std::mem::take(&mut self.received.packets.by_peer);
         for (peer, delivered) in &by_peer {
             for record in delivered.nodes() {
@@ -186,6 +191,15 @@ impl Carrier {
                 to.due = None;
                 to.keyed = self.shared.peers[at].keys.sealing();
                 self.active.extend(to.keyed.is_some().then_some(at));
+            }
+        }
+    }
+
+    /// Notices neighbors that have restarted, before anything else is sent to them.
+    fn notice(&mut self) {
+        for at in 0..self.to.len() {
+            if self.has_restarted(at) {
+                lock(&self.machine).restarted(at, &mut self.steps);
             }
         }
     }
@@ -228,6 +242,16 @@ impl Carrier {
             count(&peer.drops.too_large);
         }
         sender.is_full()
+    }
+
+    /// Whether a neighbor has restarted since this was asked last.
+    fn has_restarted(&mut self, at: usize) -> bool {
+        let (Some(to), Some(peer)) = (self.to.get_mut(at), self.shared.peers.get(at)) else {
+            return false;
+        };
+        let Some(keyed) = peer.keys.sealing() else { return false };
+        let before = to.association.replace(keyed.association_id);
+        before.is_some_and(|before| before != keyed.association_id)
     }
 
     /// Sends all batches.

@@ -2,7 +2,8 @@
 //! neighbor.
 
 use super::record::{
-    self, PathError, PathPacket, REJECTION, Reason, Rejected, fields_of, invariant, take_path,
+    self, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected, fields_of, invariant,
+    read_restarted, take_path, write_restarted,
 };
 use super::setup::{Manifests, PathWay, RunningNetwork, SetupError, ways};
 use oncewire_packet::fields::Headers;
@@ -13,7 +14,7 @@ use oncewire_plan::engine::{
     due,
 };
 use oncewire_session::link::NodeKind;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ oncewire_session::metrics! {
         damaged: Counter, Count;
         /// Packets that entered here, were rejected, and were sent again whole.
         resent: Counter, Count;
+        /// Nodes on paths from here that have restarted, and whose packets were forgotten.
+        restarted: Counter, Count;
         /// Rejections of packets that this node has not sent, or too long ago.
         unanswered: Counter, Count;
         /// Packets from the access device that are not IP, or too long for a record.
@@ -136,6 +139,8 @@ struct Entrance {
     routes: Routes,
     /// The path to each node.
     paths: HashMap<usize, u32>,
+    /// The devices at each node that packets from here may be cached at.
+    devices: HashMap<usize, BTreeSet<DeviceId>>,
 }
 
 /// A node without sockets and clock: packets and records in, packets and records out.
@@ -222,6 +227,12 @@ impl Machine {
             let version = manifest.version() as u32;
             ingress.switch(allocation.clone(), version, allocation.ids(), vec![limit; most], rules);
             let begins = |way: &&PathWay| way.nodes[0] == me;
+            let mut at_nodes: HashMap<usize, BTreeSet<DeviceId>> = HashMap::new();
+            for way in ways.iter().filter(begins) {
+                for (&node, device) in way.nodes[1..].iter().zip(&way.route.devices) {
+                    at_nodes.entry(node).or_default().extend(device);
+                }
+            }
             entrance = Some(Entrance {
                 ingress,
                 sent: SentPackets::new(KEPT),
@@ -233,6 +244,7 @@ impl Machine {
                     .filter(begins)
                     .filter_map(|way| Some((*way.nodes.last()?, way.id)))
                     .collect(),
+                devices: at_nodes,
             });
         }
         if let Some(memory) = memory.filter(|&memory| memory < needed) {
@@ -381,7 +393,39 @@ impl Machine {
         Ok(())
     }
 
-    /// A rejection on its way to the ingress, which sends the packet again.
+    /// A neighbor has restarted, and has none of the packets that it had cached: the ingresses whose
+    /// paths go there are told.
+    pub fn restarted(&mut self, neighbor: usize, out: &mut Vec<Step>) {
+        let Some(&node) = self.network.neighbors(self.me).get(neighbor) else { return };
+        // One path of each ingress.
+        let mut paths: BTreeMap<usize, (u32, Option<usize>)> = BTreeMap::new();
+        for (&path, place) in &self.places {
+            if place.after == Some(neighbor) {
+                let known = paths.entry(place.from).or_insert((path, place.before));
+                *known = (*known).min((path, place.before));
+            }
+        }
+        for (path, before) in paths.into_values() {
+            match before {
+                Some(to) => {
+                    let (kind, bits) = (NodeKind::Back, RESTARTED);
+                    out.push(Step::Send { to, kind, bits, body: write_restarted(path, node) });
+                }
+                None => self.forget(node),
+            }
+        }
+    }
+
+    /// Refers no more to what a node has cached.
+    fn forget(&mut self, node: usize) {
+        let Some(entrance) = &mut self.entrance else { return };
+        if let Some(devices) = entrance.devices.get(&node) {
+            devices.iter().for_each(|&device| entrance.ingress.forget(device));
+            self.counters.restarted += 1;
+        }
+    }
+
+    /// An answer on its way to the ingress: to a rejection, it sends the packet again.
     fn back(
         &mut self,
         from: usize,
@@ -389,11 +433,27 @@ impl Machine {
         body: &[u8],
         out: &mut Vec<Step>,
     ) -> Result<(), PathError> {
+        let mut rest = body;
+        let path = take_path(&mut rest)?;
+        if bits == RESTARTED {
+            let node = read_restarted(rest)?;
+            let Some(place) = self.places.get(&path).filter(|place| place.after == Some(from))
+            else {
+                self.counters.wrong_neighbor += 1;
+                return Ok(());
+            };
+            match place.before {
+                Some(to) => {
+                    let kind = NodeKind::Back;
+                    out.push(Step::Send { to, kind, bits, body: write_restarted(path, node) });
+                }
+                None => self.forget(node),
+            }
+            return Ok(());
+        }
         if bits != REJECTION {
             return Err(PathError::Number);
         }
-        let mut rest = body;
-        let path = take_path(&mut rest)?;
         let rejected = Rejected::read(rest)?;
         let Some(&place) = self.places.get(&path).filter(|place| place.after == Some(from)) else {
             self.counters.wrong_neighbor += 1;

@@ -27,6 +27,24 @@ pub(crate) enum PathError {
 /// Bits of a back record that is a rejection.
 pub(crate) const REJECTION: u8 = 0;
 
+/// The same of a node that has restarted.
+pub(crate) const RESTARTED: u8 = 1;
+
+/// Reads what follows the number of the path: which node of the topology has restarted.
+pub(crate) fn read_restarted(mut body: &[u8]) -> Result<usize, PathError> {
+    let node = varint::take(&mut body).map_err(|_| PathError::Number)?;
+    let node = usize::try_from(node).map_err(|_| PathError::Number)?;
+    if body.is_empty() { Ok(node) } else { Err(PathError::Number) }
+}
+
+/// The body of such a record.
+pub(crate) fn write_restarted(path: u32, node: usize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(10);
+    varint::put(&mut body, path.into());
+    varint::put(&mut body, node as u64);
+    body
+}
+
 /// Why a node could not deliver a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {

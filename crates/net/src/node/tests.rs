@@ -61,12 +61,21 @@ impl World {
         packet: &[u8],
         now: u64,
         on_links: &mut OnLinks,
-        mut lose: impl FnMut() -> bool,
+        lose: impl FnMut() -> bool,
     ) -> Vec<(usize, Vec<u8>)> {
-        let mut left = Vec::new();
         let mut steps = Vec::new();
         self.nodes[at].enter(packet, now, &mut steps);
-        let mut waiting: Vec<(usize, Step)> = steps.drain(..).map(|step| (at, step)).collect();
+        self.perform(steps.into_iter().map(|step| (at, step)).collect(), on_links, lose)
+    }
+
+    /// Does what nodes want done, and returns what left.
+    fn perform(
+        &mut self,
+        mut waiting: Vec<(usize, Step)>,
+        on_links: &mut OnLinks,
+        mut lose: impl FnMut() -> bool,
+    ) -> Vec<(usize, Vec<u8>)> {
+        let (mut left, mut steps) = (Vec::new(), Vec::new());
         while let Some((at, step)) = waiting.pop() {
             match step {
                 Step::Deliver(packet) => left.push((at, packet)),
@@ -237,6 +246,32 @@ fn a_node_that_restarts_loses_nothing() {
     assert!(by_thousand[2] > 0 && by_thousand[5] * 20 <= by_thousand[2], "{by_thousand:?}");
 }
 
+/// If its neighbors notice the restart, nothing needs to be rejected.
+#[test]
+fn a_restart_that_is_noticed_rejects_nothing() {
+    let mut world = World::new();
+    let mut links = OnLinks::new();
+    for (number, (from, to, packet)) in traffic(4000, 12).iter().enumerate() {
+        if number == 2000 {
+            world.nodes[3] = machine(&world.network, &world.plan, 3);
+            // What it had cached for paths of its own is at others, which do not know that.
+            for neighbor in world.network.neighbors(3) {
+                let number = world.network.neighbors(neighbor).binary_search(&3).unwrap();
+                let mut steps = Vec::new();
+                world.nodes[neighbor].restarted(number, &mut steps);
+                let steps = steps.into_iter().map(|step| (neighbor, step)).collect();
+                assert_eq!(world.perform(steps, &mut links, || false), []);
+            }
+        }
+        let now = number as u64 * 1_000_000;
+        let left = world.carry(*from, packet, now, &mut links, || false);
+        assert_eq!(left, [(*to, packet.clone())], "packet {number}");
+    }
+    let sum = world.sum();
+    assert_eq!((sum.resent, sum.undecodable, sum.violations), (0, 0, 0), "{sum:?}");
+    assert!(sum.restarted >= 2 && sum.decoded > 1000, "{sum:?}");
+}
+
 /// Only the neighbor after a node on a path may reject its packets, and each is sent again once.
 #[test]
 fn rejections_are_answered_once() {
@@ -281,7 +316,7 @@ fn rejections_are_answered_once() {
     }
     let counters = world.nodes[0].counters();
     assert_eq!((counters.resent, counters.unanswered), (1, 1));
-    world.nodes[0].arrive(b_of_a, (NodeKind::Back, 1, &rejected), &mut steps);
+    world.nodes[0].arrive(b_of_a, (NodeKind::Back, 2, &rejected), &mut steps);
     assert_eq!(world.nodes[0].counters().violations, 1, "another kind of answer");
 }
 

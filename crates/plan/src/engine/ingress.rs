@@ -129,6 +129,11 @@ impl Ingress {
         self.cautious = 2;
     }
 
+    /// A device has restarted with an empty cache.
+    pub fn forget(&mut self, device: DeviceId) {
+        self.store.forget(device);
+    }
+
     /// Starts an epoch: budgets are full again.
     pub fn new_epoch(&mut self) {
         self.used.fill(0.0);

@@ -181,6 +181,20 @@ impl Store {
         }
     }
 
+    /// A device has lost all its packets: its buckets are empty again.
+    pub(crate) fn forget(&mut self, device: DeviceId) {
+        let keys: Vec<(u32, DeviceId)> =
+            self.buckets.keys().filter(|key| key.1 == device).copied().collect();
+        for key in keys {
+            let Some(bucket) = self.buckets.get_mut(&key) else { continue };
+            let capacity = std::mem::take(&mut bucket.capacity);
+            self.make_room(key, 0, false);
+            if let Some(bucket) = self.buckets.get_mut(&key) {
+                bucket.capacity = capacity;
+            }
+        }
+    }
+
     /// A device does not have a packet, or not as it should.
     pub(crate) fn lose(&mut self, path: u32, name: u64) {
         if self.names.contains_key(&(path, name)) {
