@@ -16,7 +16,7 @@ struct Site {
 }
 
 impl Site {
-    fn start(python: &Path, descriptors: Option<u32>) -> Site {
+    fn start(python: &Path, memory: &'static str, descriptors: Option<u32>) -> Site {
         let certificates = Certificates::new();
         let (port, origin) = python_server(python, &certificates);
         let site = certificates.path("site.key");
@@ -26,6 +26,7 @@ impl Site {
             .serve(&["--origin-ca", &certificates.path("origins.crt")])
             .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
             .descriptors(descriptors, descriptors)
+            .memory(memory)
             .start();
         Site { certificates, tunnel, _origin: origin }
     }
@@ -72,7 +73,7 @@ fn downloading(site: &Site, python: &Path) -> (Child, BufReader<std::process::Ch
 #[test]
 fn a_download_never_looks_whole_after_either_end_is_killed() {
     let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
-    let mut site = Site::start(&python, None);
+    let mut site = Site::start(&python, "128M", None);
     for end in ["serve", "connect"] {
         let (mut child, mut said) = downloading(&site, &python);
         if end == "serve" {
@@ -124,7 +125,9 @@ fn many_connections_at_once_use_little_memory_and_all_work() {
         Ok(count) => count.parse().unwrap(),
         Err(_) => 300,
     };
-    let site = Site::start(&python, Some(u32::try_from(2 * count + 200).unwrap()));
+    // A connection may use 256 KiB of it.
+    let memory = if count > 500 { "4G" } else { "128M" };
+    let site = Site::start(&python, memory, Some(u32::try_from(2 * count + 200).unwrap()));
     let ends = [&site.tunnel.connect, &site.tunnel.serve];
     let before = ends.map(|end| (end.resident(), end.descriptors()));
     let mut command = site.client(&python, MANY);
