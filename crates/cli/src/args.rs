@@ -19,6 +19,7 @@ pub(crate) mod profile;
 mod report;
 pub(crate) mod route;
 mod status;
+pub(crate) mod store;
 mod study;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ use serde::Deserialize;
 pub(crate) use status::{StatusArgs, TopArgs};
 use std::error::Error;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+pub(crate) use store::StoreCommandArgs;
 pub(crate) use study::StudyArgs;
 pub(crate) use tunnel::{
     CheckConfigArgs, ConnectArgs, FileArgs, KeygenArgs, RoleName, ServeArgs, TunnelArgs,
@@ -119,6 +121,8 @@ pub(crate) enum Command {
     /// From the history that `serve`, `connect` and `link` record with --history. As text, JSON, or
     /// a page for browsers.
     Report(ReportArgs),
+    /// Look at the caches on disk of `serve` and `connect`: list, check, delete
+    Store(StoreCommandArgs),
     /// Check a configuration file without starting anything
     CheckConfig(CheckConfigArgs),
     /// Compress a file or a stream

@@ -36,6 +36,7 @@ mod route;
 mod setup;
 mod status;
 mod stdout;
+mod store;
 mod study;
 mod terminal;
 mod top;
@@ -95,6 +96,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),
+        Command::Store(args) => store::run(args),
         Command::CheckConfig(args) => check_config::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Unpack(args) => unpack::run(args),

@@ -7,6 +7,7 @@
 //! structures.
 
 use super::admin::AdminAddress;
+use super::store::StoreArgs;
 use super::{CodecArgs, OriginArgs, TerminateArgs};
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
 use crate::report::Price;
@@ -121,6 +122,9 @@ pub(crate) struct EndpointArgs {
     #[command(flatten, next_help_heading = "Codec, for what this end sends")]
     #[serde(skip)]
     pub(crate) codec: CodecArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) store: StoreArgs,
     /// When to find repeats inside gzip, zlib, zip, PNG and zstd. Takes a seventh of the cache's
     /// size and 20 MB of memory. Needs the entropy stage coded
     #[arg(
@@ -299,7 +303,11 @@ impl FileArgs for ConnectArgs {
 
 impl EndpointArgs {
     fn from_toml(text: &str) -> Result<EndpointArgs, toml::de::Error> {
-        Ok(EndpointArgs { codec: toml::from_str(text)?, ..toml::from_str(text)? })
+        Ok(EndpointArgs {
+            codec: toml::from_str(text)?,
+            store: toml::from_str(text)?,
+            ..toml::from_str(text)?
+        })
     }
 }
 

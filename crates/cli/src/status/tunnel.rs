@@ -4,7 +4,9 @@ use crate::failure::without_number;
 use crate::format::{self, count_of};
 use crate::quantity::{binary, bytes};
 use crate::stdout;
-use oncewire_net::status::{Counters, EffortStatus, ServiceStatus, SessionStatus, Status};
+use oncewire_net::status::{
+    Counters, EffortStatus, ServiceStatus, SessionStatus, Status, StoreStatus,
+};
 use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
 
 /// Services that are shown.
@@ -66,12 +68,32 @@ fn about(status: &Status) -> Section {
             section = section.text(format!("{count} {what}"));
         }
     }
+    section = status.store.iter().flat_map(store).fold(section, Section::text);
     section = super::history(&status.history).into_iter().fold(section, Section::text);
     match &status.last_failure {
         Some(why) => section
             .text(format!("the last attempt to reach the server failed: {}", without_number(why))),
         None => section,
     }
+}
+
+/// The caches on disk.
+fn store(store: &StoreStatus) -> Vec<String> {
+    let size = format!("{} of {}", format::bytes(store.used), format::bytes(store.limit));
+    let plain = if store.encrypted { "" } else { ", not encrypted" };
+    let written = format!("{} written", format::bytes(store.written));
+    let mut lines =
+        vec![format!("caches on disk in {}: {size}, {written}{plain}", store.directory)];
+    if store.lost > 0 {
+        let lost = format::bytes(store.lost);
+        lines.push(format!(
+            "{lost} of content not written, because the disk is slower than the link"
+        ));
+    }
+    if let Some(why) = &store.failure {
+        lines.push(format!("caches are in memory only: {}", without_number(why)));
+    }
+    lines
 }
 
 /// What a session's peer is called: its name, or the beginning of its key.

@@ -14,6 +14,7 @@ use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
 use oncewire_net::enroll::Invitations;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PeersError, SecretKey};
+use oncewire_net::store::{StoreOptions, StoreSecret};
 use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig, TransportKind};
 use oncewire_session::{MAX_FLOWS, MAX_LANES, Opening};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub(super) struct Process {
     pub(super) log_json: bool,
     pub(super) log_flows: bool,
 }
+
+/// Least space for caches on disk, in bytes: that of two of the smallest.
+const LEAST_STORE: u64 = 16 << 20;
 
 fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)> {
     let args = options.args.endpoint();
@@ -62,6 +66,7 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
         ..Endpoint::new(secret, peers(options)?)
     };
     check(options, &endpoint)?;
+    store(options)?;
     let name = format!("oncewire-{}.sock", A::ROLE.name());
     let process = Process {
         drain: args.drain,
@@ -79,6 +84,44 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
         log_flows: args.log_flows,
     };
     Ok((endpoint, process))
+}
+
+/// Where caches are kept on disk, if they are. Opens nothing but the key's file.
+pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<StoreOptions>> {
+    let args = &options.args.endpoint().store;
+    let Some(dir) = args.store.clone() else {
+        for (key, is_set) in [
+            ("store_size", options.is_flag("store_size") || options.is_of_file("store_size")),
+            ("store_key", args.store_key.is_some()),
+            ("store_plain", args.store_plain),
+        ] {
+            if is_set {
+                let why = "no directory for caches on disk: pass --store DIR, too";
+                return Err(options.wrong(key, why));
+            }
+        }
+        return Ok(None);
+    };
+    let secret = match (&args.store_key, args.store_plain) {
+        (Some(_), true) => {
+            let why = "caches on disk are either encrypted with a key or plain: drop one of --store-key and --store-plain";
+            return Err(options.wrong("store_plain", why));
+        }
+        (Some(path), false) => StoreSecret::load(path)
+            .map_err(|error| options.blame("store_key", Failure::failed(without_number(&error))))?,
+        (None, true) => StoreSecret::Plain,
+        (None, false) => StoreSecret::Own,
+    };
+    let size = args.store_size;
+    if size < LEAST_STORE {
+        let why = format!(
+            "{}: use at least {}",
+            crate::quantity::size(size),
+            crate::quantity::size(LEAST_STORE)
+        );
+        return Err(options.wrong("store_size", why));
+    }
+    Ok(Some(StoreOptions { dir, size, secret }))
 }
 
 fn peers<A: TunnelArgs>(options: &Options<A>) -> Outcome<AuthorizedPeers> {

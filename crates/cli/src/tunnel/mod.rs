@@ -20,7 +20,8 @@ use log::{Fields, Log};
 use oncewire_net::daemon::{self, Daemon, Role};
 use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::status::Status;
-use oncewire_net::{NetError, flows};
+use oncewire_net::store::{ContentStore, StoreError, StoreOptions};
+use oncewire_net::{Endpoint, NetError, flows};
 use oncewire_session::ConfigError;
 use std::fs::File;
 use std::io::Read;
@@ -91,7 +92,9 @@ fn is_public(path: &Path) -> bool {
 }
 
 pub(crate) fn serve(given: &ArgMatches) -> Outcome {
-    let (config, process) = config::serve(&Options::read(given)?)?;
+    let options = Options::read(given)?;
+    let (mut config, process) = config::serve(&options)?;
+    config.endpoint.store = open_store(config::store(&options)?, &config.endpoint)?;
     let (given, base) = (given.clone(), config.endpoint.egress.clone());
     let reload = move || {
         let rules = Options::read(&given).and_then(|options| config::egress(&options, &base));
@@ -101,12 +104,30 @@ pub(crate) fn serve(given: &ArgMatches) -> Outcome {
 }
 
 pub(crate) fn connect(given: &ArgMatches) -> Outcome {
-    let (config, process) = config::connect(&Options::read(given)?)?;
+    let options = Options::read(given)?;
+    let (mut config, process) = config::connect(&options)?;
+    config.endpoint.store = open_store(config::store(&options)?, &config.endpoint)?;
     let warnings = config.https.as_ref().map(https::warnings).unwrap_or_default();
     for warning in warnings {
         crate::failure::note(warning);
     }
     run(Role::Connect(config), process, Box::new(|| Ok(None)))
+}
+
+/// Opens the caches on disk.
+fn open_store(options: Option<StoreOptions>, endpoint: &Endpoint) -> Outcome<Option<ContentStore>> {
+    let open = |options| ContentStore::open(options, &endpoint.secret);
+    options.map(open).transpose().map_err(|error| store_failure(&error))
+}
+
+/// Caches on disk cannot be used.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Header { .. } | StoreError::Log { .. } => {
+            Failure::damaged(without_number(error))
+        }
+        _ => Failure::failed(without_number(error)),
+    }
 }
 
 /// Starts to log on standard error; with `of_flows`, whatever the level, one line for each flow.

@@ -34,5 +34,6 @@ mod repeats;
 mod service;
 mod silence;
 mod soak;
+mod store;
 mod support;
 mod versions;
