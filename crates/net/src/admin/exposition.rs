@@ -81,6 +81,7 @@ fn name(sample: &Sample) -> String {
         "received" => "link_received_",
         "dropped" => "link_dropped_",
         "https" => "https_",
+        "store" => "store_",
         "peer" => "link_peer_",
         "peer_sent" => "link_peer_sent_",
         "peer_received" => "link_peer_received_",

@@ -1,7 +1,8 @@
 //! All counters and gauges of a status, one by one, for programs that export them.
 
 use super::{
-    Document, HttpsStatus, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status, Traffic,
+    Document, HttpsStatus, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status,
+    StoreStatus, Traffic,
 };
 use oncewire_session::MetricKind::{self, Counter, Gauge};
 use oncewire_session::MetricUnit::{self, Bytes, Count, Microseconds, Seconds};
@@ -13,7 +14,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Where the metric belongs. Empty for what is of the whole process; otherwise `session`, `here`
-    /// and `there` (the counters of a session's two ends), `service`, `https`, `sent`, `received` and
+    /// and `there` (the counters of a session's two ends), `store`, `service`, `https`, `sent`, `received` and
     /// `dropped` (of a link), `peer`, and `peer_sent`, `peer_received` and `peer_dropped`. With the
     /// metric's name it is unique but for labels.
     pub scope: &'static str,
@@ -160,6 +161,37 @@ const SESSION: &[Field<SessionStatus>] = &[
         Seconds,
         "Age of the peer's last report of its counters.",
         |s| s.there.and_then(|(_, age)| time(age)),
+    ),
+];
+
+const STORE: &[Field<StoreStatus>] = &[
+    field("limit_bytes", Gauge, Bytes, "Most bytes of all caches on disk.", |s| whole(s.limit)),
+    field("used_bytes", Gauge, Bytes, "Bytes of all files of caches on disk.", |s| whole(s.used)),
+    field("peers", Gauge, Count, "Peers that have a cache on disk.", |s| whole(s.peers as u64)),
+    field(
+        "held_bytes",
+        Gauge,
+        Bytes,
+        "Content in caches on disk that were used since this end started.",
+        |s| whole(s.held),
+    ),
+    field("oldest_seconds", Gauge, Seconds, "Age of the oldest content of those.", |s| {
+        whole(s.oldest?)
+    }),
+    field("written_bytes", Counter, Bytes, "Content written to disk.", |s| whole(s.written)),
+    field(
+        "pending_bytes",
+        Gauge,
+        Bytes,
+        "Content written that a crash could still take back.",
+        |s| whole(s.pending),
+    ),
+    field(
+        "lost_bytes",
+        Counter,
+        Bytes,
+        "Content not written, because the disk is slower than the link.",
+        |s| whole(s.lost),
     ),
 ];
 
@@ -348,6 +380,9 @@ impl Status {
         samples.fields("", TUNNEL, &Vec::new(), self);
         for ServiceStatus { name, counters } in &self.services {
             samples.metrics("service", &vec![("service", name.clone())], counters);
+        }
+        if let Some(store) = &self.store {
+            samples.fields("store", STORE, &Vec::new(), store);
         }
         for service in &self.https {
             let labels = vec![("service", service.name.clone())];
