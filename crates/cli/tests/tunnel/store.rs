@@ -74,6 +74,39 @@ fn the_same_file_costs_little_after_both_ends_were_killed() {
     assert_eq!(status["store"]["failure"], serde_json::Value::Null);
 }
 
+/// Ends that drain leave their caches to whoever comes next, also where the other end makes room for
+/// another session meanwhile.
+#[test]
+fn a_restart_on_purpose_keeps_the_caches() {
+    let disk = tempfile::tempdir().expect("a directory");
+    let content = incompressible(82, 2_000_000);
+    let (mut tunnel, _) = stored(Plan::new().to(sender(content.clone())), disk.path(), &[]);
+    assert_same(&fetch(tunnel.way(0)).unwrap(), &content, "first");
+    for ended in ["serve", "connect", "both", "serve"] {
+        // A connection that is open keeps the session that drains.
+        let open = (ended == "serve").then(|| application(tunnel.way(0)));
+        let ends = [&mut tunnel.serve, &mut tunnel.connect];
+        let ends = ends.into_iter().zip(["serve", "connect"]);
+        for (end, _) in ends.filter(|(_, name)| [name, "both"].contains(&ended)) {
+            signal(&end.process, "TERM");
+        }
+        drop(open);
+        if ended != "connect" {
+            assert!(tunnel.serve.ends(PATIENCE).success());
+            tunnel.restart_serve();
+        }
+        if ended != "serve" {
+            assert!(tunnel.connect.ends(PATIENCE).success());
+            tunnel.connect = End::start(tunnel.dir.path(), "connect", &tunnel.connect_args, None);
+        }
+        wait_until("there is a new session", || tunnel.serve.is_established());
+        tunnel.established();
+        let (got, cost) = tunnel.cost(|| fetch(tunnel.way(0)).unwrap());
+        assert_same(&got, &content, ended);
+        assert!(cost < 4_000, "{ended}: {cost}");
+    }
+}
+
 /// Kills either end or both while content moves. Every byte that arrives is right, and the tunnel
 /// works after each.
 #[test]

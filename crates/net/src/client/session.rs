@@ -100,13 +100,14 @@ impl Shared {
         tokio::task::spawn_blocking(read).await.ok()?
     }
 
-    /// Lets the open flows of a session end beside the next session. Its logs are of no further
-    /// use: the process that shares them is going away.
+    /// Lets the open flows of a session end beside the next session. Its logs in memory are of no
+    /// further use: the process that shares them is going away. Those on disk are for its successor.
     fn retire(
         self: &Arc<Shared>,
         driver: Arc<Driver>,
         run: tokio::task::JoinHandle<(Ended, bool)>,
     ) {
+        driver.leave_disk();
         // Cannot fail: the size is in range.
         driver.with(|session| session.set_log_limit(SMALLEST_LOG, Instant::now()).ok());
         lock(&self.retiring).push(driver.clone());

@@ -310,6 +310,14 @@ impl Driver {
         self.wake_store();
     }
 
+    /// Its session keeps its logs in memory only from now on. Those on disk are for the next one.
+    pub(crate) fn leave_disk(&self) {
+        #[cfg(unix)]
+        if let Some((store, number)) = self.store.get() {
+            store.detach(*number, self);
+        }
+    }
+
     /// The store asks for what came before it could: without the peer's key, nothing is written.
     #[cfg(unix)]
     fn wake_store(&self) {

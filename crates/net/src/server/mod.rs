@@ -177,6 +177,8 @@ impl Server {
         shared.draining.send_replace(true);
         let drivers: Vec<_> = shared.lock_sessions().values().cloned().collect();
         for driver in &drivers {
+            // Clients then make their caches small.
+            driver.leave_disk();
             driver.with(Session::go_away);
             // A successor may listen there at once.
             driver.close_listeners();

@@ -217,20 +217,30 @@ impl ContentStore {
 
     /// A driver's session is over: what it has not written is.
     pub(crate) fn leave(&self, driver: u64, peer: PublicKey, logs: &mut Logs) {
-        for side in SIDES {
-            let (mut left, mut bytes) = (Vec::new(), 0);
-            while bytes < LEFT
-                && let Some(next) = logs.unwritten(side)
-            {
-                if let Unwritten::Content(piece) = &next {
-                    bytes += piece.bytes.len();
-                }
-                left.push(next);
+        let left = SIDES.map(|side| (side, take_left(|| logs.unwritten(side))));
+        self.queue_left(driver, peer, left.into());
+    }
+
+    /// A driver's session is about to give up its logs, and the next one of the peer is to have them:
+    /// what is on disk stays as it is, and this session goes on in memory.
+    pub(crate) fn detach(&self, number: u64, driver: &Driver) {
+        let mut left = Vec::new();
+        driver.with(|session| {
+            for side in SIDES {
+                left.push((side, take_left(|| session.unwritten(side))));
             }
-            if !left.is_empty() {
-                lock(&self.shared.queue).left.push((driver, peer, side, left));
-            }
+            session.give_up_store();
+        });
+        lock(&self.shared.drivers).remove(&number);
+        if let Some(&peer) = driver.peer.get() {
+            self.queue_left(number, peer, left);
         }
+    }
+
+    fn queue_left(&self, driver: u64, peer: PublicKey, left: Vec<(Side, Vec<Unwritten>)>) {
+        let left = left.into_iter().filter(|(_, left)| !left.is_empty());
+        let left = left.map(|(side, left)| (driver, peer, side, left));
+        lock(&self.shared.queue).left.extend(left);
         self.shared.wake.notify_all();
     }
 
@@ -308,6 +318,20 @@ impl ContentStore {
             }
         }
     }
+}
+
+/// What is unwritten, up to [`LEFT`].
+fn take_left(mut next: impl FnMut() -> Option<Unwritten>) -> Vec<Unwritten> {
+    let (mut left, mut bytes) = (Vec::new(), 0);
+    while bytes < LEFT
+        && let Some(next) = next()
+    {
+        if let Unwritten::Content(piece) = &next {
+            bytes += piece.bytes.len();
+        }
+        left.push(next);
+    }
+    left
 }
 
 impl PeerLogs {
