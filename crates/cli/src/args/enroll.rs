@@ -45,8 +45,8 @@ pub(crate) struct InviteArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  oncewire enroll hub.example:7077 --key branch.key --token ow1join-...
+Examples:
+  oncewire enroll hub.example:7077 --key branch.key --token \"$(cat token)\"
 
 The hub must listen on TCP and run with --invitations. A token is good for one key; the same key may come again.")]
 pub(crate) struct EnrollArgs {

@@ -8,6 +8,8 @@ use crate::egress::{Rules, serve_flow};
 use crate::endpoint::random;
 use crate::handshake::HandshakeError;
 use crate::keys::PublicKey;
+#[cfg(unix)]
+use crate::store::PATIENCE;
 use crate::sync::lock;
 use oncewire_session::{Ended, Logs, MAX_LANES, SMALLEST_LOG, Session};
 use std::sync::Arc;
@@ -97,7 +99,9 @@ impl Shared {
             let peer = store.latest(|peer| peers.contains(peer))?;
             Some((peer, store.restore(peer, &config, true)?))
         };
-        tokio::task::spawn_blocking(read).await.ok()?
+        // A disk that hangs must not keep the tunnel down.
+        let read = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(read));
+        read.await.ok()?.ok()?
     }
 
     /// Lets the open flows of a session end beside the next session. Its logs in memory are of no

@@ -12,7 +12,7 @@ use crate::keys::PublicKey;
 use crate::log_limit::LogLimit;
 use crate::services::Service;
 #[cfg(unix)]
-use crate::store::ContentStore;
+use crate::store::{ContentStore, PATIENCE};
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
 #[cfg(unix)]
@@ -141,6 +141,9 @@ impl FlowSignals {
 struct DriverState {
     session: Option<Session>,
     flows: HashMap<FlowId, Arc<FlowSignals>>,
+    /// When the session stops waiting for the disk, if it does wait.
+    #[cfg(unix)]
+    commit_by: Option<Instant>,
     /// When the timer task wakes up next.
     timer_at: Option<Instant>,
     /// The current transport of each lane. Tasks of an earlier one must not touch the lane.
@@ -268,6 +271,8 @@ impl Driver {
                 session: Some(session),
                 flows: HashMap::new(),
                 timer_at: None,
+                #[cfg(unix)]
+                commit_by: None,
                 // `vec!` would clone a single one.
                 lanes: (0..lanes).map(|_| Arc::default()).collect(),
                 paths: vec![None; lanes],
@@ -468,6 +473,15 @@ impl Driver {
                 _ => {}
             }
         }
+        #[cfg(unix)]
+        if session.awaits_commit() {
+            let by = *state.commit_by.get_or_insert_with(|| Instant::now() + PATIENCE);
+            return Some(session.deadline().map_or(by, |deadline| deadline.min(by)));
+        }
+        #[cfg(unix)]
+        {
+            state.commit_by = None;
+        }
         session.deadline()
     }
 
@@ -480,6 +494,16 @@ impl Driver {
                 let now = Instant::now();
                 if session.deadline().is_some_and(|deadline| deadline <= now) {
                     session.on_timeout(now);
+                }
+                #[cfg(unix)]
+                if state.commit_by.take_if(|by| *by <= now).is_some()
+                    && let Some(session) = &mut state.session
+                {
+                    warn!(
+                        peer = driver.label(),
+                        "the disk does not answer: this session's caches are in memory only"
+                    );
+                    session.give_up_store();
                 }
                 state.timer_at = driver.pass_events(&mut state);
                 state.timer_at

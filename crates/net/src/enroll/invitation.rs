@@ -137,33 +137,53 @@ impl Invitation {
 }
 
 impl Invitations {
-    /// Those in a directory, which is made if there is none, for this user only.
+    /// Those in a directory. If there is none, the first invitation makes it, for this user only.
     ///
     /// # Errors
     /// [`InvitationError::Ownership`] and [`InvitationError::Permissions`] if others could take or
     /// make invitations; [`InvitationError::Io`].
     pub fn at(directory: &Path) -> Result<Invitations, InvitationError> {
-        let path = directory.to_path_buf();
-        let failed = |source| InvitationError::Io { path: path.clone(), source };
+        let invitations = Invitations { directory: directory.to_path_buf() };
+        invitations.check()?;
+        Ok(invitations)
+    }
+
+    fn failed(&self, source: io::Error) -> InvitationError {
+        InvitationError::Io { path: self.directory.clone(), source }
+    }
+
+    /// Whether there is a directory, and nobody else can use it.
+    fn check(&self) -> Result<bool, InvitationError> {
+        let path = &self.directory;
+        let opened = match std::fs::File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                ownership::check_new(path)?;
+                return Ok(false);
+            }
+            other => other.map_err(|error| self.failed(error))?,
+        };
+        let metadata = opened.metadata().map_err(|error| self.failed(error))?;
+        if !metadata.is_dir() {
+            return Err(self.failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let mode = file::mode_of(&opened).map_err(|error| self.failed(error))?;
+        if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
+            return Err(InvitationError::Permissions { path: path.clone(), mode });
+        }
+        ownership::check(path, &opened)?;
+        Ok(true)
+    }
+
+    fn make(&self) -> Result<(), InvitationError> {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed(error));
-            }
-            _ => {}
+        match builder.create(&self.directory) {
+            // Made a moment ago.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(|error| self.failed(error))?,
         }
-        let opened = std::fs::File::open(directory).map_err(failed)?;
-        if !opened.metadata().map_err(failed)?.is_dir() {
-            return Err(failed(io::ErrorKind::NotADirectory.into()));
-        }
-        if let Some(mode) = file::mode_of(&opened).map_err(failed)?.filter(|mode| mode & 0o077 != 0)
-        {
-            return Err(InvitationError::Permissions { path, mode });
-        }
-        ownership::check(directory, &opened)?;
-        Ok(Invitations { directory: path })
+        self.check().map(drop)
     }
 
     /// Adds one for whoever has the token that is returned. Blocks while it writes.
@@ -175,6 +195,9 @@ impl Invitations {
         invitation: &Invitation,
         server: PublicKey,
     ) -> Result<Token, InvitationError> {
+        if !self.check()? {
+            self.make()?;
+        }
         let token = Token::new(server).ok_or(InvitationError::Random)?;
         let path = self.directory.join(token::name_of(token.secret()));
         file::create(&path, true, invitation.text().as_bytes()).map_err(|error| match error {
@@ -191,9 +214,12 @@ impl Invitations {
         secret: &[u8; SECRET],
         now: SystemTime,
     ) -> Result<Option<Taken>, InvitationError> {
+        if !self.check()? {
+            return Ok(None);
+        }
         let name = self.directory.join(token::name_of(secret));
         let taken = name.with_extension("taken");
-        let failed = |source| InvitationError::Io { path: self.directory.clone(), source };
+        let failed = |source| self.failed(source);
         match std::fs::rename(&name, &taken) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(failed)?,

@@ -203,7 +203,10 @@ fn invitations_name_their_peer_and_nothing_else() {
 fn others_must_not_read_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("invitations");
-    Invitations::at(&path).unwrap();
+    let invitations = Invitations::at(&path).unwrap();
+    assert!(!path.exists(), "nothing is made before there is an invitation");
+    let invitation = Invitation::new("a", SystemTime::now()).unwrap();
+    invitations.add(&invitation, SecretKey::generate().unwrap().public()).unwrap();
     Invitations::at(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let error = Invitations::at(&path).unwrap_err();

@@ -7,6 +7,8 @@ use crate::egress::{Rules, serve_flow};
 use crate::endpoint::random;
 use crate::handshake::Rejection;
 use crate::keys::PublicKey;
+#[cfg(unix)]
+use crate::store::PATIENCE;
 use crate::transport::Transport;
 use oncewire_session::{Answer, Hello, Logs, MAX_LANES, Refused, Session, SessionId};
 use std::sync::atomic::Ordering;
@@ -113,7 +115,9 @@ impl Shared {
         }
         let config = self.config.clone();
         let read = move || store.restore(peer, &config, false);
-        if let Ok(Some(logs)) = tokio::task::spawn_blocking(read).await {
+        // A disk that hangs must not keep the peer out.
+        let read = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(read));
+        if let Ok(Ok(Some(logs))) = read.await {
             self.lock_kept().push(KeptLogs { peer, since: Instant::now(), logs });
             self.memory_changed.notify_one();
         }

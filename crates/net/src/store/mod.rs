@@ -32,6 +32,8 @@ use tracing::{info, warn};
 /// Logs that were given back are not given again so soon: a second session of the peer began at the
 /// same time.
 const AGAIN: Duration = Duration::from_secs(60);
+/// How long a session may wait for the disk, before it has content that only memory keeps.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 5_000 });
 /// Content that a session which is over leaves to be written, in bytes, at most.
 const LEFT: usize = 16 << 20;
 
@@ -379,3 +381,6 @@ impl Shared {
         freed
     }
 }
+
+#[cfg(test)]
+mod tests;

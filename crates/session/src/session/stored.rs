@@ -56,6 +56,12 @@ impl Session {
         }
     }
 
+    /// Whether content waits for [`Session::committed`]. A driver whose disk hangs then gives the
+    /// store up.
+    pub fn awaits_commit(&self) -> bool {
+        !self.outgoing.is_committed()
+    }
+
     /// The store has failed: from now on the logs are in memory only, and nothing waits for it.
     pub fn give_up_store(&mut self) {
         self.outgoing.give_up_store();
