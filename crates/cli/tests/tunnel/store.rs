@@ -103,7 +103,8 @@ fn a_restart_on_purpose_keeps_the_caches() {
         tunnel.established();
         let (got, cost) = tunnel.cost(|| fetch(tunnel.way(0)).unwrap());
         assert_same(&got, &content, ended);
-        assert!(cost < 4_000, "{ended}: {cost}");
+        // What was in flight is at one end only: some steps of 64 KiB are sent again.
+        assert!(cost < 500_000, "{ended}: {cost}");
     }
 }
 
