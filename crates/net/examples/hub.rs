@@ -150,6 +150,7 @@ async fn main() -> Result<()> {
             forwards: vec![format!("127.0.0.1:0:{origin}").parse()?],
             reverse: Vec::new(),
             proxies: Vec::new(),
+            proxy_access: oncewire_net::proxy::ProxyAccess::default(),
             https: None,
         })
         .await?;

@@ -256,6 +256,7 @@ impl Tunnel {
             forwards: vec![format!("127.0.0.1:0:{origin}").parse()?],
             reverse: Vec::new(),
             proxies: Vec::new(),
+            proxy_access: oncewire_net::proxy::ProxyAccess::default(),
             https: None,
         })
         .await?;

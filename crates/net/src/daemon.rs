@@ -173,7 +173,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
                         server.set_egress(egress);
                         info!(allow, listen, "rules reloaded; they apply to new connections");
                     }
-                    (Ok(_), _) => info!("forwards and proxies not reloaded; restart to change them"),
+                    (Ok(_), _) => info!("users of the proxy reloaded; restart to change forwards and proxies"),
                     (Err(why), _) => error!(%why, "rules not reloaded; the earlier ones stay in force"),
                 }
                 service::reloaded();

@@ -27,6 +27,7 @@
 //!     forwards: vec![format!("127.0.0.1:0:{target}").parse()?], // as with ssh -L
 //!     reverse: Vec::new(),
 //!     proxies: Vec::new(),
+//!     proxy_access: oncewire_net::proxy::ProxyAccess::default(),
 //!     https: None,
 //! })
 //! .await?;

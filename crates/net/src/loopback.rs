@@ -77,6 +77,7 @@ impl Loopback {
             forwards: vec![Forward { bind: bind(), target: origin, domain: None }],
             reverse: Vec::new(),
             proxies: Vec::new(),
+            proxy_access: crate::proxy::ProxyAccess::default(),
             https: None,
         }))?;
         runtime

@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use oncewire_codec::Sharing;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_net::listener::{Bind, Forward, ProxyListener};
+use oncewire_net::proxy::ClientNetwork;
 use oncewire_net::target::Target;
 use oncewire_net::{DEFAULT_MEMORY, TransportKind};
 use oncewire_session::{Config, LEAST_PAD, MAX_LANES, MOST_PAD};
@@ -225,6 +226,8 @@ Examples:
     -L 8080:origin.example:80
   oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" --proxy 1080
   curl --proxy socks5h://localhost:1080 http://origin.example/
+  oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" \\
+    --proxy 10.1.0.1:1080 --proxy-users users --proxy-clients 10.1.0.0/16
 
 -L and -R are written as for ssh: [bind:]port:host:hostport. With ,domain=NAME after -L, -R or --proxy, their connections are of \
 that isolation domain (--share), at either end. The proxy serves SOCKS5, HTTP CONNECT and plain HTTP on one port. \
@@ -246,6 +249,15 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "ADDRESS")]
     #[serde(deserialize_with = "texts")]
     pub(crate) proxy: Vec<ProxyListener>,
+    /// File of those who may use the proxy, a line name:password for each, mode 0600; SIGHUP reloads
+    /// it. Without it, clients need no password
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proxy_users: Option<PathBuf>,
+    /// Network whose clients may use the proxy, such as 10.1.0.0/16; repeatable [default: all who
+    /// can connect]
+    #[arg(long, value_name = "NETWORK")]
+    #[serde(deserialize_with = "texts")]
+    pub(crate) proxy_clients: Vec<ClientNetwork>,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) https: TerminateArgs,

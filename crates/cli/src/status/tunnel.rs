@@ -63,6 +63,10 @@ fn about(status: &Status) -> Section {
             status.socks4_clients,
             "proxy clients used SOCKS4, which is not supported: configure them for SOCKS5",
         ),
+        (
+            status.unauthorized_proxy_clients,
+            "proxy clients refused: no right password, or an address that may not use the proxy",
+        ),
     ] {
         if count > 0 {
             section = section.text(format!("{count} {what}"));

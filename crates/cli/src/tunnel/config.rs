@@ -14,6 +14,7 @@ use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
 use oncewire_net::enroll::Invitations;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PeersError, SecretKey};
+use oncewire_net::proxy::{Passwords, ProxyAccess};
 use oncewire_net::store::{StoreOptions, StoreSecret};
 use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig, TransportKind};
 use oncewire_session::{MAX_FLOWS, MAX_LANES, Opening};
@@ -280,10 +281,37 @@ pub(super) fn connect(options: &Options<ConnectArgs>) -> Outcome<(ConnectConfig,
     if forward.is_empty() && reverse.is_empty() && proxy.is_empty() {
         return Err(options.missing("nothing to forward: pass -L, -R or --proxy"));
     }
+    let proxy_access = proxy_access(options)?;
     let https = https::https(options)?;
-    let config =
-        ConnectConfig { endpoint, server, forwards: forward, reverse, proxies: proxy, https };
+    let config = ConnectConfig {
+        endpoint,
+        server,
+        forwards: forward,
+        reverse,
+        proxies: proxy,
+        proxy_access,
+        https,
+    };
     Ok((config, process))
+}
+
+/// Who may use the proxies.
+fn proxy_access(options: &Options<ConnectArgs>) -> Outcome<ProxyAccess> {
+    let ConnectArgs { proxy, proxy_users, proxy_clients, .. } = &options.args;
+    if proxy.is_empty() {
+        let of_proxy =
+            [("proxy_users", proxy_users.is_some()), ("proxy_clients", !proxy_clients.is_empty())];
+        if let Some((key, _)) = of_proxy.into_iter().find(|(_, is_set)| *is_set) {
+            let why = "no proxy that it could be for: pass --proxy ADDRESS, too";
+            return Err(options.wrong(key, why));
+        }
+    }
+    let load = |path: &PathBuf| {
+        Passwords::load(path)
+            .map_err(|error| options.blame("proxy_users", Failure::failed(without_number(&error))))
+    };
+    let passwords = proxy_users.as_ref().map(load).transpose()?;
+    Ok(ProxyAccess { clients: proxy_clients.clone(), passwords })
 }
 
 /// What `check-config` found in the file of a server, and why that will not work although it is
@@ -324,6 +352,9 @@ pub(crate) fn describe_client(file: &Path) -> Outcome<(String, Vec<&'static str>
         counted(config.reverse.len(), "reverse forward", "reverse forwards"),
         counted(config.proxies.len(), "proxy", "proxies"),
     ];
+    if let Some(passwords) = &config.proxy_access.passwords {
+        parts.push(counted(passwords.len(), "password", "passwords"));
+    }
     let mut warnings = Vec::new();
     if let Some(https) = &config.https {
         parts.push(counted(https.services().len(), "HTTPS service", "HTTPS services"));

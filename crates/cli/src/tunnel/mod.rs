@@ -19,6 +19,7 @@ pub(crate) use file::Options;
 use log::{Fields, Log};
 use oncewire_net::daemon::{self, Daemon, Role};
 use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
+use oncewire_net::proxy::Passwords;
 use oncewire_net::status::Status;
 use oncewire_net::store::{ContentStore, StoreError, StoreOptions};
 use oncewire_net::{Endpoint, NetError, flows};
@@ -111,7 +112,12 @@ pub(crate) fn connect(given: &ArgMatches) -> Outcome {
     for warning in warnings {
         crate::failure::note(warning);
     }
-    run(Role::Connect(config), process, Box::new(|| Ok(None)))
+    let passwords = config.proxy_access.passwords.clone();
+    let reload = move || {
+        let reloaded = passwords.as_ref().map_or(Ok(()), Passwords::reload);
+        reloaded.map(|()| None).map_err(|error| without_number(&error))
+    };
+    run(Role::Connect(config), process, Box::new(reload))
 }
 
 /// Opens the caches on disk.

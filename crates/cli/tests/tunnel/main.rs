@@ -29,6 +29,7 @@ mod nodes;
 mod page;
 mod process;
 mod programs;
+mod proxy_users;
 mod repeats;
 #[cfg(target_os = "linux")]
 mod service;

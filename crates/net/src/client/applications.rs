@@ -15,6 +15,8 @@ use crate::target::Target;
 use crate::target::canonical;
 use crate::unauthenticated::PendingConnections;
 use oncewire_session::{FlowId, OpenError, Owner, ResetCode};
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -49,6 +51,14 @@ impl Shared {
                     of_task.forward(stream, &target, &owner).await;
                 })),
                 None => {
+                    let from = stream.peer_addr().map(canonical);
+                    if let Ok(from) = from
+                        && !shared.proxy_access.admits(from.ip())
+                    {
+                        shared.unauthorized(from, &"its address is not one of --proxy-clients");
+                        reset_on_drop(&stream);
+                        continue;
+                    }
                     if negotiating.admit(of_task.negotiate(stream, owner, rule.clone())) {
                         shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
                         if let Some(suppressed) = shared.displaced.pass() {
@@ -190,11 +200,15 @@ impl Shared {
     ) {
         // An error means that the client is gone; later its address may be unknown.
         let Ok(from) = stream.peer_addr().map(canonical) else { return };
-        match proxy::negotiate(&mut stream, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME).await {
+        let passwords = self.proxy_access.passwords.as_ref();
+        let request =
+            proxy::negotiate(&mut stream, passwords, proxy::MAX_HEAD, proxy::HANDSHAKE_TIME);
+        match request.await {
             Ok(request) => {
                 let owner = domain::of_proxy(owner, rule.as_ref(), request.user.as_deref());
                 drop(tokio::spawn(async move { self.proxy(stream, request, &owner).await }));
             }
+            Err(error) if error.is_unauthorized() => self.unauthorized(from, &error),
             Err(error) => {
                 self.refused_connections.fetch_add(1, Ordering::Relaxed);
                 if let ProxyError::Socks4 = error {
@@ -205,6 +219,15 @@ impl Shared {
                 }
                 debug!(%from, %error, "proxy client refused");
             }
+        }
+    }
+
+    /// Counts and logs a client that may not use the proxy.
+    fn unauthorized(&self, from: SocketAddr, why: &dyn Display) {
+        self.refused_connections.fetch_add(1, Ordering::Relaxed);
+        self.unauthorized_proxy_clients.fetch_add(1, Ordering::Relaxed);
+        if let Some(suppressed) = self.unauthorized.pass() {
+            warn!(%from, %why, suppressed, "proxy client refused");
         }
     }
 

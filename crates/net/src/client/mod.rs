@@ -15,6 +15,7 @@ use crate::https::Https;
 use crate::keys::PublicKey;
 use crate::listener::{Forward, ProxyListener};
 use crate::log_limit::LogLimit;
+use crate::proxy::ProxyAccess;
 use crate::quic;
 use crate::sockets::listen;
 use crate::status::{Role, Status};
@@ -47,6 +48,8 @@ pub struct ConnectConfig {
     pub reverse: Vec<Forward>,
     /// Listeners of the SOCKS5 and HTTP proxy.
     pub proxies: Vec<ProxyListener>,
+    /// Who may use the proxies.
+    pub proxy_access: ProxyAccess,
     /// HTTPS services that are opened.
     pub https: Option<Https>,
 }
@@ -76,6 +79,7 @@ struct Shared {
     endpoint: Endpoint,
     server: Target,
     reverse: Vec<Forward>,
+    proxy_access: ProxyAccess,
     https: Option<Https>,
     config: Settings,
     raw_key: TlsConnector,
@@ -107,6 +111,8 @@ struct Shared {
     displaced: LogLimit,
     socks4_clients: AtomicU64,
     socks4: LogLimit,
+    unauthorized_proxy_clients: AtomicU64,
+    unauthorized: LogLimit,
     wire: Arc<WireBytes>,
     content: Arc<ContentBytes>,
     started: Instant,
@@ -148,6 +154,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
     let shared = Arc::new(Shared {
         server: config.server,
         reverse: config.reverse,
+        proxy_access: config.proxy_access,
         https: config.https,
         config: session,
         raw_key,
@@ -171,6 +178,8 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         displaced: LogLimit::new(),
         socks4_clients: AtomicU64::new(0),
         socks4: LogLimit::new(),
+        unauthorized_proxy_clients: AtomicU64::new(0),
+        unauthorized: LogLimit::new(),
         wire,
         content: Arc::default(),
         started: Instant::now(),
@@ -178,8 +187,9 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
     });
     shared.endpoint.warn_if_no_peers();
     for (listener, address, target, domain) in listeners {
-        if target.is_none() && !address.ip().is_loopback() {
-            warn!(%address, "the proxy has no password, and anyone who can reach this address can use the tunnel: bind it to 127.0.0.1, or filter access");
+        let is_open = target.is_none() && shared.proxy_access.is_open();
+        if is_open && !address.ip().is_loopback() {
+            warn!(%address, "the proxy has no password, and anyone who can reach this address can use the tunnel: bind it to 127.0.0.1, or say who may use it (--proxy-users, --proxy-clients)");
         }
         tokio::spawn(Shared::accept_all(shared.clone(), listener, target, domain));
     }
@@ -282,6 +292,7 @@ impl Connection {
             refused_connections: shared.refused_connections.load(Ordering::Relaxed),
             displaced_proxy_clients: shared.displaced_proxy_clients.load(Ordering::Relaxed),
             socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
+            unauthorized_proxy_clients: shared.unauthorized_proxy_clients.load(Ordering::Relaxed),
             draining: *shared.stop.borrow(),
             last_failure: shared.last_failure().map(|error| error.to_string()),
             https: shared.https.as_ref().map(Https::status).unwrap_or_default(),

@@ -155,6 +155,7 @@ async fn strangers_get_no_session() {
             forwards: vec!["127.0.0.1:0:127.0.0.1:9".parse().unwrap()],
             reverse: Vec::new(),
             proxies: Vec::new(),
+            proxy_access: crate::proxy::ProxyAccess::default(),
             https: None,
         };
         let connection = crate::connect(config).await.unwrap();

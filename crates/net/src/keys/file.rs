@@ -22,6 +22,8 @@ pub enum FileKind {
     PrivateKey,
     /// Certificates in PEM, which only their owner may change.
     Certificates,
+    /// Names and passwords, which only their owner may read or change.
+    Passwords,
 }
 
 impl FileKind {
@@ -30,7 +32,7 @@ impl FileKind {
     const fn limit(self) -> usize {
         match self {
             FileKind::SecretKey => 4 << 10,
-            FileKind::AuthorizedPeers => 1 << 20,
+            FileKind::AuthorizedPeers | FileKind::Passwords => 1 << 20,
             FileKind::PrivateKey => 64 << 10,
             FileKind::Certificates => 4 << 20,
         }
@@ -39,7 +41,7 @@ impl FileKind {
     /// Permission bits that the file must not have.
     const fn forbidden(self) -> u32 {
         match self {
-            FileKind::SecretKey | FileKind::PrivateKey => 0o077,
+            FileKind::SecretKey | FileKind::PrivateKey | FileKind::Passwords => 0o077,
             FileKind::AuthorizedPeers | FileKind::Certificates => 0o022,
         }
     }
@@ -52,6 +54,7 @@ impl fmt::Display for FileKind {
             FileKind::AuthorizedPeers => "list of authorized peers",
             FileKind::PrivateKey => "private key",
             FileKind::Certificates => "certificate file",
+            FileKind::Passwords => "password file",
         })
     }
 }
@@ -96,7 +99,10 @@ impl fmt::Display for FileError {
         let (kind, path) = (self.kind, self.path.display());
         match (&self.problem, kind) {
             (FileProblem::Read(error), _) => write!(f, "cannot read the {kind} {path}: {error}"),
-            (FileProblem::Permissions(mode), FileKind::SecretKey | FileKind::PrivateKey) => {
+            (
+                FileProblem::Permissions(mode),
+                FileKind::SecretKey | FileKind::PrivateKey | FileKind::Passwords,
+            ) => {
                 write!(
                     f,
                     "others can use the {kind} {path} (mode {mode:04o}): run `chmod 600 {path}`"

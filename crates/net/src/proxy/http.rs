@@ -15,6 +15,7 @@
 //! - Requests whose body has no certain length are refused (RFC 9112 section 6.3), because they can
 //!   smuggle other requests.
 
+use super::access::Credentials;
 use super::{ProxyProtocol, Refusal, Request};
 use crate::target::{Target, TargetError};
 use base64::Engine;
@@ -57,6 +58,9 @@ pub enum HttpError {
     /// The target has a user name or a fragment.
     #[error("bad target in the HTTP request: a proxy takes no user name and no fragment")]
     Decoration,
+    /// Passwords are required, and the client showed none or a wrong one.
+    #[error("the HTTP client shows no user name and password that are known here")]
+    Password,
     /// The headers do not agree on the length of the body.
     #[error("bad HTTP request: its headers do not agree on the length of its body")]
     BodyLength,
@@ -68,6 +72,10 @@ impl HttpError {
         let status = match self {
             HttpError::TooLong { .. } | HttpError::TooManyHeaders => {
                 "431 Request Header Fields Too Large"
+            }
+            // With it, browsers ask for a name and a password (RFC 9110 section 11.7.1).
+            HttpError::Password => {
+                "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"oncewire\""
             }
             _ => "400 Bad Request",
         };
@@ -182,6 +190,19 @@ pub fn parse(bytes: &[u8]) -> Result<Request, HttpError> {
     Ok(Request { protocol: ProxyProtocol::Http, target, user, first, rest })
 }
 
+/// The name and password that a request with a complete head shows the proxy, by the Basic scheme
+/// (RFC 7617 section 2).
+pub(super) fn credentials(bytes: &[u8]) -> Option<Credentials> {
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    request.parse(bytes).ok()?;
+    let mut pair = Headers(request.headers).basic()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    let password = pair.split_off(colon + 1);
+    pair.pop();
+    Some(Credentials { name: pair, password })
+}
+
 /// The target of an absolute URI, and what follows its authority.
 fn split(uri: &str) -> Result<(Target, &str), HttpError> {
     if uri.starts_with('/') || uri == "*" {
@@ -224,17 +245,22 @@ impl<'b> Headers<'_, 'b> {
     /// section 2), or the whole credentials of another scheme.
     fn user(&self) -> Option<Vec<u8>> {
         let credentials = self.values("Proxy-Authorization").next()?;
-        let basic = credentials
-            .split_at_checked(6)
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))
-            .and_then(|(_, encoded)| STANDARD.decode(encoded.trim_ascii()).ok());
-        match basic {
+        match self.basic() {
             Some(mut pair) => {
                 pair.truncate(pair.iter().position(|&byte| byte == b':').unwrap_or(pair.len()));
                 Some(pair)
             }
             None => Some(credentials.to_vec()),
         }
+    }
+
+    /// The name, a colon and the password that the client shows the proxy.
+    fn basic(&self) -> Option<Vec<u8>> {
+        let credentials = self.values("Proxy-Authorization").next()?;
+        let (_, encoded) = credentials
+            .split_at_checked(6)
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"basic "))?;
+        STANDARD.decode(encoded.trim_ascii()).ok()
     }
 
     /// The length of the body, or `None` if it is chunked (RFC 9112 section 6.3).

@@ -6,8 +6,14 @@
 //! answers the client. A client may send data before it has the answer: [`Request::first`] has it,
 //! to go to the origin before anything read later.
 
+mod access;
 pub mod http;
 pub mod socks5;
+
+pub use access::{
+    ClientNetwork, ClientNetworkError, Credentials, Passwords, PasswordsError, ProxyAccess,
+    SHORTEST_PASSWORD,
+};
 
 use crate::refusal::Refusal;
 use crate::target::Target;
@@ -45,8 +51,8 @@ pub struct Request {
     pub protocol: ProxyProtocol,
     /// Where it wants to connect.
     pub target: Target,
-    /// The name that the client gave itself, in a SOCKS5 user name or HTTP's Basic scheme. Nothing
-    /// is checked; clients with different names are different isolation domains.
+    /// The name that the client gave itself, in a SOCKS5 user name or HTTP's Basic scheme. It is
+    /// checked only where passwords are required; clients with different names are different isolation domains.
     pub user: Option<Vec<u8>>,
     /// Bytes to send to the origin first: the rewritten head of a plain HTTP request, then what the
     /// client has sent already.
@@ -110,6 +116,15 @@ fn hint(first: u8) -> &'static str {
 }
 
 impl ProxyError {
+    /// Whether the client showed no password that is known, where one is required.
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(
+            self,
+            ProxyError::Http(HttpError::Password)
+                | ProxyError::Socks5(Socks5Error::PasswordRequired | Socks5Error::WrongPassword)
+        )
+    }
+
     /// The answer to the client.
     fn reply(&self) -> Vec<u8> {
         match self {
@@ -121,7 +136,7 @@ impl ProxyError {
     }
 }
 
-/// Reads the request of a proxy client.
+/// Reads the request of a proxy client, which must show one of the `passwords` if there are any.
 ///
 /// Reads at most `limit` bytes (and never more than [`MAX_HEAD`]) for at most `time`, such as
 /// [`HANDSHAKE_TIME`].
@@ -131,13 +146,14 @@ impl ProxyError {
 /// connection.
 pub async fn negotiate<S>(
     stream: &mut S,
+    passwords: Option<&Passwords>,
     limit: usize,
     time: Duration,
 ) -> Result<Request, ProxyError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let error = match timeout(time, read_request(stream, limit.min(MAX_HEAD))).await {
+    let error = match timeout(time, read_request(stream, passwords, limit.min(MAX_HEAD))).await {
         Ok(Ok(request)) => return Ok(request),
         Ok(Err(error)) => error,
         Err(_) => ProxyError::TimedOut(time),
@@ -205,6 +221,7 @@ async fn send_and_close<S: AsyncRead + AsyncWrite + Unpin>(
 
 async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
+    passwords: Option<&Passwords>,
     limit: usize,
 ) -> Result<Request, ProxyError> {
     let mut input = Input { bytes: Vec::new(), limit };
@@ -212,11 +229,18 @@ async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
     match input.bytes[0] {
         socks5::VERSION => {
             let method = input.wait_for(stream, socks5::greeting).await?;
+            if passwords.is_some() && method != socks5::Method::UserName {
+                return Err(Socks5Error::PasswordRequired.into());
+            }
             stream.write_all(&method.reply()).await?;
             stream.flush().await?;
             let mut user = None;
             if method == socks5::Method::UserName {
-                user = Some(input.wait_for(stream, socks5::user_name).await?);
+                let shown = input.wait_for(stream, socks5::user_name).await?;
+                if passwords.is_some_and(|known| !known.accept(&shown)) {
+                    return Err(Socks5Error::WrongPassword.into());
+                }
+                user = Some(shown.name);
                 stream.write_all(&socks5::WELCOME).await?;
                 stream.flush().await?;
             }
@@ -238,6 +262,12 @@ async fn read_request<S: AsyncRead + AsyncWrite + Unpin>(
                     ProxyError::TooLong { limit } => HttpError::TooLong { limit }.into(),
                     other => other,
                 })?;
+            }
+            let is_known = |known: &Passwords| {
+                http::credentials(&input.bytes).is_some_and(|shown| known.accept(&shown))
+            };
+            if !passwords.is_none_or(is_known) {
+                return Err(HttpError::Password.into());
             }
             Ok(http::parse(&input.bytes)?)
         }

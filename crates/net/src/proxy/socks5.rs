@@ -1,7 +1,8 @@
 //! SOCKS5 (RFC 1928): CONNECT to IPv4 and IPv6 addresses and to names. A user name (RFC 1929) is
-//! taken, and any password.
+//! taken, and any password unless passwords are required.
 
 use super::Refusal;
+use super::access::Credentials;
 use crate::target::{Host, Target, TargetError};
 use std::net::IpAddr;
 
@@ -35,6 +36,12 @@ pub enum Socks5Error {
         "the SOCKS5 client requires an authentication that is not supported: configure it for none"
     )]
     Methods,
+    /// Passwords are required, and the client offers none.
+    #[error("the SOCKS5 client shows no user name and password, which are required here")]
+    PasswordRequired,
+    /// The user name and password are not known.
+    #[error("the SOCKS5 client shows a wrong user name or password")]
+    WrongPassword,
     /// The message with user name and password has another version than that of RFC 1929.
     #[error("bad SOCKS5: the version of the user name is {version}")]
     UserName {
@@ -65,8 +72,10 @@ impl Socks5Error {
     /// The answer to the client: 2 bytes after a greeting, 10 after a request.
     pub fn reply(&self) -> Vec<u8> {
         match self {
-            Socks5Error::Methods => vec![VERSION, 0xff],
-            Socks5Error::UserName { .. } => vec![USER_NAME_VERSION, 1],
+            Socks5Error::Methods | Socks5Error::PasswordRequired => vec![VERSION, 0xff],
+            Socks5Error::UserName { .. } | Socks5Error::WrongPassword => {
+                vec![USER_NAME_VERSION, 1]
+            }
             Socks5Error::Command { .. } => reply(7).to_vec(),
             Socks5Error::AddressType { .. } => reply(8).to_vec(),
             Socks5Error::Target(_) | Socks5Error::Version { .. } => reply(1).to_vec(),
@@ -115,20 +124,23 @@ pub fn greeting(bytes: &[u8]) -> Parsed<Method> {
     Ok(Some((method, 2 + methods.len())))
 }
 
-/// Parses the user name and password at the front of `bytes` (RFC 1929 section 2). Returns the name
-/// and the length of both, or `None` if they are incomplete.
+/// Parses the user name and password at the front of `bytes` (RFC 1929 section 2). Returns them and
+/// the message's length, or `None` if it is incomplete.
 ///
 /// # Errors
 /// [`Socks5Error::UserName`].
-pub fn user_name(bytes: &[u8]) -> Parsed<Vec<u8>> {
+pub fn user_name(bytes: &[u8]) -> Parsed<Credentials> {
     let [version, len, rest @ ..] = bytes else { return Ok(None) };
     if *version != USER_NAME_VERSION {
         return Err(Socks5Error::UserName { version: *version });
     }
     let Some((name, rest)) = rest.split_at_checked(usize::from(*len)) else { return Ok(None) };
     let Some((len, rest)) = rest.split_first() else { return Ok(None) };
-    let Some(rest) = rest.get(usize::from(*len)..) else { return Ok(None) };
-    Ok(Some((name.to_vec(), bytes.len() - rest.len())))
+    let Some((password, rest)) = rest.split_at_checked(usize::from(*len)) else {
+        return Ok(None);
+    };
+    let credentials = Credentials { name: name.to_vec(), password: password.to_vec() };
+    Ok(Some((credentials, bytes.len() - rest.len())))
 }
 
 /// Parses the request at the front of `bytes` (RFC 1928 sections 4 and 5). Returns its target and
@@ -215,8 +227,12 @@ mod tests {
             assert_eq!(user_name(&message[..cut]), Ok(None), "cut at {cut}");
         }
         let more = [&message[..], b"\x05"].concat();
-        assert_eq!(user_name(&more), Ok(Some((b"alice".to_vec(), message.len()))));
-        assert_eq!(user_name(&[1, 0, 0]), Ok(Some((Vec::new(), 3))));
+        let shown = |name: &[u8], password: &[u8]| Credentials {
+            name: name.to_vec(),
+            password: password.to_vec(),
+        };
+        assert_eq!(user_name(&more), Ok(Some((shown(b"alice", b"pw"), message.len()))));
+        assert_eq!(user_name(&[1, 0, 0]), Ok(Some((shown(b"", b""), 3))));
         assert_eq!(user_name(&[5, 1, 0]), Err(Socks5Error::UserName { version: 5 }));
     }
 

@@ -12,8 +12,70 @@ async fn ask(pieces: &[&[u8]]) -> (Result<Request, ProxyError>, DuplexStream, Du
             tokio::task::yield_now().await;
         }
     };
-    let (request, ()) = tokio::join!(negotiate(&mut server, MAX_HEAD, TIME), send);
+    let (request, ()) = tokio::join!(negotiate(&mut server, None, MAX_HEAD, TIME), send);
     (request, client, server)
+}
+
+/// The first bytes of the answer to `bytes` where a password is required, and who the client is.
+#[cfg(unix)]
+async fn with_password(bytes: &[u8]) -> (Result<Option<Vec<u8>>, ProxyError>, Vec<u8>) {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    std::fs::write(&path, "alice:open sesame\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let passwords = Passwords::load(&path).unwrap();
+    let (mut client, mut server) = duplex(1 << 16);
+    client.write_all(bytes).await.unwrap();
+    let request = negotiate(&mut server, Some(&passwords), MAX_HEAD, TIME).await;
+    drop(server);
+    (request.map(|request| request.user), received_by(client).await)
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn passwords_are_required_where_there_are_some() {
+    const REQUEST: &[u8] = b"\x05\x01\x00\x03\x01o\x00\x50";
+    let socks = |name: &[u8], password: &[u8]| {
+        let [name, password] = [name, password].map(|text| [&[text.len() as u8], text].concat());
+        [b"\x05\x02\x00\x02\x01", &name[..], &password, REQUEST].concat()
+    };
+    let alice = Some(b"alice".to_vec());
+    let (user, answer) = with_password(&socks(b"alice", b"open sesame")).await;
+    assert_eq!((user.unwrap(), &answer[..]), (alice.clone(), &[5, 2, 1, 0][..]));
+    for (name, password) in
+        [(&b"alice"[..], &b"open sesam"[..]), (b"bob", b"open sesame"), (b"", b"")]
+    {
+        let (user, answer) = with_password(&socks(name, password)).await;
+        assert!(user.unwrap_err().is_unauthorized());
+        assert_eq!(answer, [5, 2, 1, 1]);
+    }
+    // One that cannot show a name learns so at once.
+    let (user, answer) = with_password(&[b"\x05\x01\x00", REQUEST].concat()).await;
+    assert!(user.unwrap_err().is_unauthorized());
+    assert_eq!(answer, [5, 0xff]);
+
+    let http = |line: &str, header: &str| format!("{line} HTTP/1.1\r\n{header}\r\n");
+    for line in ["CONNECT o:443", "GET http://o/"] {
+        // alice:open sesame
+        let right = "Proxy-Authorization: basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n";
+        let (user, _) = with_password(http(line, right).as_bytes()).await;
+        assert_eq!(user.unwrap(), alice);
+        for wrong in [
+            "",
+            "Proxy-Authorization: Basic YWxpY2U6b3BlbiBzZXNhbQ==\r\n",
+            "Proxy-Authorization: Basic YWxpY2U=\r\n",
+            "Proxy-Authorization: Basic !\r\n",
+            "Proxy-Authorization: Bearer YWxpY2U6b3BlbiBzZXNhbWU=\r\n",
+            "Authorization: Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n",
+        ] {
+            let (user, answer) = with_password(http(line, wrong).as_bytes()).await;
+            assert!(user.unwrap_err().is_unauthorized(), "{wrong}");
+            let answer = String::from_utf8(answer).unwrap();
+            let head = "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic ";
+            assert!(answer.starts_with(head), "{answer}");
+        }
+    }
 }
 
 /// Everything that the client receives until the proxy shuts down its side.
@@ -154,7 +216,7 @@ async fn silent_and_departed_clients() {
         let (mut client, mut server) = duplex(1 << 10);
         client.write_all(bytes).await.unwrap();
         drop(client);
-        let request = negotiate(&mut server, MAX_HEAD, TIME).await;
+        let request = negotiate(&mut server, None, MAX_HEAD, TIME).await;
         assert!(matches!(request, Err(ProxyError::Ended { .. } | ProxyError::Io(_))), "{bytes:?}");
     }
     assert!(begun.elapsed() < 5 * (TIME + LINGER_TIME));
@@ -183,7 +245,7 @@ async fn noise_gives_errors_and_no_panic() {
             let (mut client, mut server) = duplex(1 << 12);
             client.write_all(&[front, &bytes, b"\r\n\r\n"].concat()).await.unwrap();
             client.shutdown().await.unwrap();
-            let _ = negotiate(&mut server, MAX_HEAD, TIME).await;
+            let _ = negotiate(&mut server, None, MAX_HEAD, TIME).await;
         }
     }
 }
@@ -192,7 +254,7 @@ async fn noise_gives_errors_and_no_panic() {
 fn tasks_can_be_spawned_with_them() {
     fn sent<T: Send>(_: T) {}
     let (mut client, mut server) = duplex(1);
-    sent(negotiate(&mut server, MAX_HEAD, TIME));
+    sent(negotiate(&mut server, None, MAX_HEAD, TIME));
     let request = Request {
         protocol: ProxyProtocol::Connect,
         target: "o:80".parse().unwrap(),

@@ -102,6 +102,8 @@ pub struct Status {
     pub displaced_proxy_clients: u64,
     /// Proxy clients that spoke SOCKS4, which is not supported.
     pub socks4_clients: u64,
+    /// Proxy clients refused by their address or for want of a password.
+    pub unauthorized_proxy_clients: u64,
     /// Whether this end drains: it accepts no more sessions or connections.
     pub draining: bool,
     /// Why the last attempt to reach the server failed, unless a session was established since.

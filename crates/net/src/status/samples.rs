@@ -126,6 +126,13 @@ const TUNNEL: &[Field<Status>] = &[
     field("socks4_clients", Counter, Count, "Proxy clients that spoke SOCKS4.", |s| {
         whole(s.socks4_clients)
     }),
+    field(
+        "unauthorized_proxy_clients",
+        Counter,
+        Count,
+        "Proxy clients refused by their address or for want of a password.",
+        |s| whole(s.unauthorized_proxy_clients),
+    ),
 ];
 
 const SESSION: &[Field<SessionStatus>] = &[

@@ -47,6 +47,7 @@ fn tunnel() -> Status {
         refused_connections: 19,
         displaced_proxy_clients: 20,
         socks4_clients: 21,
+        unauthorized_proxy_clients: 22,
         draining: true,
         last_failure: Some("no route to host".into()),
         store: Some(StoreStatus {

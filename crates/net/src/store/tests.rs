@@ -42,6 +42,7 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
         forwards: vec![format!("127.0.0.1:0:{target}").parse().unwrap()],
         reverse: Vec::new(),
         proxies: Vec::new(),
+        proxy_access: crate::proxy::ProxyAccess::default(),
         https: None,
     })
     .await

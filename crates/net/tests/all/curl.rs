@@ -50,7 +50,7 @@ async fn proxy(origin: SocketAddr) -> SocketAddr {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let request = negotiate(&mut stream, MAX_HEAD, HANDSHAKE_TIME).await.unwrap();
+                let request = negotiate(&mut stream, None, MAX_HEAD, HANDSHAKE_TIME).await.unwrap();
                 if request.target.host().to_string() == "forbidden.example" {
                     return refuse(&mut stream, &request, Refusal::NotAllowed).await.unwrap();
                 }

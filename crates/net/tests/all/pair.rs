@@ -50,6 +50,7 @@ impl Plan {
                 forwards: Vec::new(),
                 reverse: Vec::new(),
                 proxies: Vec::new(),
+                proxy_access: oncewire_net::proxy::ProxyAccess::default(),
                 https: None,
             },
         }
