@@ -70,16 +70,16 @@ server.serve_forever()
 "#;
 
 /// An origin of a directory, and a tunnel that opens it.
-struct Site {
-    dir: TempDir,
-    certificates: Certificates,
-    port: u16,
-    tunnel: Tunnel,
+pub(crate) struct Site {
+    pub(crate) dir: TempDir,
+    pub(crate) certificates: Certificates,
+    pub(crate) port: u16,
+    pub(crate) tunnel: Tunnel,
     _origin: Running,
 }
 
 impl Site {
-    fn start(python: &Path, fill: impl FnOnce(&Path)) -> Site {
+    pub(crate) fn start(python: &Path, fill: impl FnOnce(&Path)) -> Site {
         let (dir, certificates, port) =
             (TempDir::new().unwrap(), Certificates::new(), free_port().unwrap());
         fill(dir.path());
@@ -92,12 +92,12 @@ impl Site {
         Site { dir, certificates, port, tunnel, _origin: origin }
     }
 
-    fn proxy(&self) -> String {
+    pub(crate) fn proxy(&self) -> String {
         format!("http://{}", self.tunnel.way(0))
     }
 
     /// Fetches twice, and checks that the second time costs little.
-    fn twice(&self, mut fetch: impl FnMut(&str)) {
+    pub(crate) fn twice(&self, mut fetch: impl FnMut(&str)) {
         let ((), first) = self.tunnel.cost(|| fetch("one"));
         let ((), second) = self.tunnel.cost(|| fetch("two"));
         assert!(first > 300_000 && second < first / 10, "{first} bytes, then {second}");
@@ -108,7 +108,7 @@ impl Site {
 }
 
 /// A program without the user's configuration.
-fn clean(program: &str, home: &Path) -> Command {
+pub(crate) fn clean(program: &str, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "1");
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());

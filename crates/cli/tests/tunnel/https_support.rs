@@ -86,6 +86,17 @@ pub(crate) fn tunnel(certificates: &Certificates, ports: &[u16]) -> Tunnel {
         .start()
 }
 
+/// A tunnel that opens `localhost` at this port, with a forward to it.
+pub(crate) fn forward(certificates: &Certificates, port: u16) -> Tunnel {
+    Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&format!("localhost:{port}"))
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--terminate", &format!("localhost:{port}")])
+        .connect(&["--ca", &certificates.path("site.key")])
+        .start()
+}
+
 /// What `status --json` says of a service.
 pub(crate) fn service(end: &End, at: usize) -> Value {
     end.status()["https"][at].clone()

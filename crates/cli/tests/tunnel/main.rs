@@ -13,6 +13,7 @@ mod history;
 mod https;
 mod https_clients;
 mod https_failures;
+mod https_programs;
 mod https_support;
 #[cfg(target_os = "linux")]
 mod link;

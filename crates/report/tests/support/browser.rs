@@ -34,6 +34,11 @@ fn program() -> Option<PathBuf> {
 impl Browser {
     /// Starts with a blank page. `None` if no browser is installed.
     pub fn start() -> Option<Browser> {
+        Browser::start_with(&[])
+    }
+
+    /// The same with more arguments for the browser.
+    pub fn start_with(more: &[&str]) -> Option<Browser> {
         let program = program()?;
         let profile = tempfile::tempdir().unwrap();
         // Chromium reads commands from descriptor 3 and answers on 4. The shell connects them to
@@ -57,6 +62,7 @@ impl Browser {
                 "--disable-sync",
             ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args(more)
             .arg("about:blank")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
