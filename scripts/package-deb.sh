@@ -4,12 +4,16 @@
 #
 #   scripts/package-deb.sh OUT-DIRECTORY             # prints the path of the package
 #   VERSION=0.1.0+1 scripts/package-deb.sh OUT-DIRECTORY
+#   PROGRAM=out/bin/oncewire scripts/package-deb.sh OUT-DIRECTORY   # with one that is already built
 set -euo pipefail
 out="$(mkdir -p "${1:?directory for the package}" && cd "$1" && pwd)"
+program="${PROGRAM:+$(realpath "$PROGRAM")}"
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked --quiet
-program=target/release/oncewire
+if [ -z "$program" ]; then
+  cargo build --release --locked --quiet
+  program=target/release/oncewire
+fi
 version="${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)}"
 architecture="$(dpkg --print-architecture)"
 root="$(mktemp -d)"
@@ -57,7 +61,7 @@ Maintainer: The Oncewire contributors <contributors@oncewire.invalid>
 Section: net
 Priority: optional
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
-Depends: adduser, $depends
+Depends: adduser${depends:+, $depends}
 Recommends: iproute2
 Description: removes repeated bytes from network traffic
  Two ends keep what they have sent, and send each byte once: a tunnel for TCP
