@@ -16,6 +16,8 @@ mod https_failures;
 mod https_programs;
 mod https_support;
 #[cfg(target_os = "linux")]
+mod hubs;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod link_protocols;

@@ -93,6 +93,15 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
+/// `oncewire` after a line of shell, by a program that runs others. Its process is that of `oncewire`.
+fn shell(by: &[&str], first: &str) -> Command {
+    let first = format!("{first} && exec \"$@\"");
+    let all = [by, &["sh", "-c", &first, "sh", ONCEWIRE]].concat();
+    let mut command = Command::new(all[0]);
+    command.args(&all[1..]);
+    command
+}
+
 /// One end as a process.
 pub(crate) struct End {
     pub(crate) process: Running,
@@ -106,16 +115,23 @@ impl End {
     /// Starts `oncewire` with these arguments, and waits until it answers. Its log goes to a file
     /// of that name.
     pub(crate) fn start(dir: &Path, name: &str, args: &[String], descriptors: Option<u32>) -> End {
+        let command = match descriptors {
+            None => Command::new(ONCEWIRE),
+            Some(limit) => shell(&[], &format!("ulimit -n {limit}")),
+        };
+        End::start_by(command, dir, name, args)
+    }
+
+    /// The same with another file of hosts, which needs root.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_with_hosts(dir: &Path, name: &str, args: &[String], hosts: &Path) -> End {
+        let first = format!("mount --bind '{}' /etc/hosts", hosts.display());
+        End::start_by(shell(&["unshare", "--mount"], &first), dir, name, args)
+    }
+
+    fn start_by(mut command: Command, dir: &Path, name: &str, args: &[String]) -> End {
         let (socket, log) = (dir.join(format!("{name}.sock")), dir.join(format!("{name}.log")));
         let file = File::options().append(true).create(true).open(&log).expect("a log");
-        let mut command = match descriptors {
-            None => Command::new(ONCEWIRE),
-            Some(limit) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", ONCEWIRE]);
-                shell
-            }
-        };
         command.args(args).arg("--status").arg(&socket);
         command
             .stdin(Stdio::null())
