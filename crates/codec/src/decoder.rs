@@ -7,9 +7,10 @@ use assembler::MAX_HELD_RANGES;
 pub(crate) use assembler::{Assembler, COPY_SLACK, Place, copy, copy_literals, repeat};
 pub(crate) use reader::{FrameReader, most_inside};
 
+use crate::encoder::Recalled;
 use crate::entropy::{ColumnBuffers, NewCodes, ReadContext};
 use crate::error::FrameError;
-use crate::format::{self, ChecksumSeed, Descriptors, FrameView, LiteralCoding, Scan};
+use crate::format::{self, ChecksumSeed, Descriptors, FrameView, Head, LiteralCoding, Scan};
 use crate::inside::Section;
 use crate::limits::MAX_BLOCK;
 use crate::log::Width;
@@ -211,6 +212,33 @@ impl Decoder {
     /// Adds content to the log that the encoder got by other means, with [`crate::Encoder::prime`].
     pub fn prime(&mut self, content: &[u8]) {
         self.assembler.prime(content);
+    }
+
+    /// Adds content to the log again that both ends kept elsewhere, where the encoder has put it
+    /// ([`crate::Encoder::recall`]): as a literal frame would.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`]: [`FrameError::Checksum`] if it is not the content that the encoder had.
+    pub fn recall(&mut self, place: Recalled, content: &[u8]) -> Result<(), FrameError> {
+        let Recalled { offset, padding, checksum } = place;
+        let head = Head {
+            width: None,
+            literals: LiteralCoding::Raw,
+            descriptors: Descriptors::None,
+            explicit: Some((offset, padding)),
+            fresh: false,
+            context: 0,
+            block_len: content.len(),
+            offset,
+            dependencies: offset..offset,
+            descriptors_len: 0,
+            literals_len: content.len(),
+        };
+        let mut frame = Vec::with_capacity(content.len() + 64);
+        format::write_head(&head, &mut Vec::new(), &mut frame);
+        frame.extend_from_slice(content);
+        frame.extend_from_slice(&checksum.to_le_bytes());
+        self.decode(&frame).map(|_| ())
     }
 
     /// Starts a new epoch with the log's content below [`Decoder::acknowledged`], where the next

@@ -79,6 +79,7 @@ mod encoder;
 mod entropy;
 mod error;
 mod format;
+pub mod hooks;
 mod inside;
 pub mod limits;
 mod log;
@@ -97,7 +98,9 @@ pub mod zstd_frames;
 pub use chunks::Stream;
 pub use decoder::{Decoded, Decoder, DecoderMemory};
 pub use domain::{Domain, Sharing};
-pub use encoder::{Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Tokens};
+pub use encoder::{
+    Encoder, EncoderMemory, EncoderStats, Finder, Frame, FrameWriter, Recalled, Tokens,
+};
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};

@@ -16,6 +16,8 @@ use std::ops::Range;
 
 mod restore;
 
+pub use restore::Recalled;
+
 /// A block as matches and the literals between them. A [`Finder`] makes it; a
 /// [`FrameWriter`](super::FrameWriter) writes it.
 #[derive(Clone, Debug, Default)]

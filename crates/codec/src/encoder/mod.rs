@@ -4,7 +4,7 @@ mod datagram;
 mod finder;
 mod writer;
 
-pub use finder::{Finder, Tokens};
+pub use finder::{Finder, Recalled, Tokens};
 pub(crate) use finder::{How, looks_compressible};
 pub(crate) use writer::most_buffers;
 pub use writer::{Frame, FrameWriter};
@@ -225,6 +225,16 @@ impl Encoder {
         content: &[u8],
     ) -> Result<(), EncodeError> {
         self.finder.restore(domain, offset, content)
+    }
+
+    /// Appends content to the log again that both ends kept elsewhere, as a block of `domain`, and
+    /// indexes it, so that the next blocks can refer to it. The decoder does the same with
+    /// [`crate::Decoder::recall`], and gets no frame.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`]; and [`EncodeError::NotHeld`] without a log that keeps everything.
+    pub fn recall(&mut self, domain: Domain, content: &[u8]) -> Result<Recalled, EncodeError> {
+        self.finder.recall(domain, content)
     }
 
     /// What it finds across domains.

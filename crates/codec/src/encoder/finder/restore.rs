@@ -9,7 +9,40 @@ use crate::policy::CachePolicy;
 use crate::search::Past;
 use std::ops::Range;
 
+/// Where content went that was appended again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    /// Its offset in the log.
+    pub offset: u64,
+    /// Bytes of padding before it.
+    pub padding: u64,
+    /// The checksum that its frame would have.
+    pub checksum: u64,
+}
+
 impl Finder {
+    /// See [`Encoder::recall`](crate::Encoder::recall).
+    pub(in crate::encoder) fn recall(
+        &mut self,
+        domain: Domain,
+        content: &[u8],
+    ) -> Result<Recalled, EncodeError> {
+        let (offset, padding) = self.place(content.len())?;
+        self.enter(domain);
+        let density = self.density(looks_compressible(content));
+        let is_all = self.policy == CachePolicy::All;
+        let Past::Log { log, matcher } = &mut self.past else {
+            return Err(EncodeError::NotHeld { offset, len: content.len() });
+        };
+        if !is_all || !log.is_memory() {
+            return Err(EncodeError::NotHeld { offset, len: content.len() });
+        }
+        matcher.note(content, offset, density);
+        log.write(offset, content);
+        let checksum = self.seed.checksum(offset, padding, content);
+        Ok(Recalled { offset, padding, checksum })
+    }
+
     /// See [`Encoder::restore`](crate::Encoder::restore).
     pub(in crate::encoder) fn restore(
         &mut self,
@@ -77,5 +110,43 @@ impl Finder {
             Past::Log { log, .. } => log.owners(range),
             Past::Store(_) => vec![(range.start, Domain::COMMON)],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Decoded, Decoder, Domain, Encoder, FrameError, Sharing};
+
+    #[test]
+    fn recalled_content_is_found_by_its_domain_and_by_no_other() {
+        let mut state = 1u64;
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u8
+        };
+        let text: Vec<u8> = std::iter::repeat_with(next).take(60_000).collect();
+        let builder = Encoder::builder().cache(1 << 20).sharing(Sharing::None);
+        let mut encoder = builder.explicit_offsets(true).fingerprint_key(7).build().unwrap();
+        let mut decoder = Decoder::builder().cache(1 << 20).build().unwrap();
+        let send = |encoder: &mut Encoder, decoder: &mut Decoder, domain, content: &[u8]| {
+            let mut wire = Vec::new();
+            encoder.enter(domain);
+            encoder.encode(content, &mut wire).unwrap();
+            let decoded = decoder.decode(&wire).unwrap();
+            assert!(matches!(decoded, Decoded::Block { content: got, .. } if got == content));
+            wire.len()
+        };
+        send(&mut encoder, &mut decoder, Domain(1), b"before");
+        let place = encoder.recall(Domain(1), &text).unwrap();
+        let mut other = text.clone();
+        other[30_000] ^= 1;
+        let held = decoder.acknowledged();
+        let failed = decoder.recall(place, &other).unwrap_err();
+        assert!(matches!(failed, FrameError::Checksum { .. }));
+        assert_eq!(decoder.acknowledged(), held);
+        decoder.recall(place, &text).unwrap();
+        assert_eq!(decoder.acknowledged(), encoder.end());
+        assert!(send(&mut encoder, &mut decoder, Domain(2), &text) > 50_000, "of another domain");
+        assert!(send(&mut encoder, &mut decoder, Domain(1), &text[5_000..40_000]) < 60);
     }
 }

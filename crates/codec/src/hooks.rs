@@ -1,0 +1,231 @@
+//! Hooks: few fingerprints, all in memory, that lead to content which lies only on disk.
+//!
+//! A table of all fingerprints of a log on disk would be larger than memory. But content repeats in
+//! order, so one hit is enough to bring back its neighborhood (Zhu et al., FAST 2008; Lillibridge
+//! et al., FAST 2009). A *hook* is a marker of the sparse sampling whose fingerprint is the highest
+//! among its neighbors: about one in 8 KiB, and never far from the next one. Who looks for content
+//! looks up all markers, so it does not matter where the blocks are divided.
+
+use crate::domain::Domain;
+use oncewire_kernels::{Kernels, Sampled};
+use std::ops::Range;
+
+/// Bytes under a fingerprint.
+const WINDOW: usize = 32;
+/// A hook has the highest fingerprint among so many markers before it and after it.
+const NEIGHBORS: usize = 4;
+/// Slots of a bucket: a cache line.
+const BUCKET: usize = 8;
+/// Bits of an offset in a slot. The rest are bits of the fingerprint.
+const OFFSET_BITS: u32 = 44;
+const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
+/// Bytes of log for each slot.
+const BYTES_PER_SLOT: u64 = 8 << 10;
+/// Hits of one distance lead to content before the first one and after the last, at most so far.
+const REACH: u64 = 16 << 10;
+/// Shortest stretch that is worth a read, in bytes.
+const WORTH: u64 = 512;
+
+/// A marker and its fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Position in the content, in bytes.
+    pub at: u32,
+    /// The fingerprint, under the key of the content's domain.
+    pub fingerprint: u64,
+}
+
+/// All sparse markers of `content`, which belongs to `domain`, where the encoder's fingerprints have
+/// this `key`.
+pub fn markers(content: &[u8], domain: Domain, key: u64) -> Vec<Hook> {
+    // Another key than that of the table in memory: one must not tell of the other.
+    let key = domain.key(key ^ 0x686f_6f6b);
+    let kernels = Kernels::detect();
+    let (mut found, mut positions, mut fingerprints) = (Vec::new(), [0; 64], [0; 64]);
+    let mut from = 0;
+    loop {
+        let Sampled { count, resume } = kernels.sample_pair(content, WINDOW, from, &mut positions);
+        let fingerprints = &mut fingerprints[..count];
+        kernels.fingerprints(content, &positions[..count], WINDOW, key, fingerprints);
+        let hooks = positions.iter().zip(fingerprints.iter());
+        found.extend(hooks.map(|(&at, &fingerprint)| Hook { at, fingerprint }));
+        from = resume;
+        if count < positions.len() {
+            return found;
+        }
+    }
+}
+
+/// Those of `markers` that are hooks.
+fn choose(markers: &[Hook]) -> impl Iterator<Item = Hook> + '_ {
+    markers.iter().enumerate().filter_map(|(at, hook)| {
+        let near = at.saturating_sub(NEIGHBORS)..(at + NEIGHBORS + 1).min(markers.len());
+        markers[near].iter().all(|other| other.fingerprint <= hook.fingerprint).then_some(*hook)
+    })
+}
+
+/// The hooks of a log on disk, by fingerprint. The newest replace the oldest.
+#[derive(Debug)]
+pub struct Hooks {
+    /// Buckets of slots; 0 is empty.
+    slots: Vec<u64>,
+}
+
+impl Hooks {
+    /// Of a log that keeps `stored` bytes on disk. Takes a thousandth of that in memory, as it fills.
+    pub fn new(stored: u64) -> Hooks {
+        let buckets = (stored.min(OFFSETS) / BYTES_PER_SLOT / BUCKET as u64).max(64);
+        Hooks { slots: vec![0; buckets as usize * BUCKET] }
+    }
+
+    /// Memory in bytes, once it is full.
+    pub fn memory(&self) -> usize {
+        self.slots.len() * size_of::<u64>()
+    }
+
+    fn bucket(&self, fingerprint: u64) -> (Range<usize>, u64) {
+        let buckets = self.slots.len() / BUCKET;
+        let bucket = ((u128::from(fingerprint) * buckets as u128) >> 64) as usize * BUCKET;
+        (bucket..bucket + BUCKET, fingerprint << OFFSET_BITS)
+    }
+
+    /// Content whose markers these are lies at `offset` of the log.
+    pub fn note(&mut self, markers: &[Hook], offset: u64) {
+        for Hook { at, fingerprint } in choose(markers) {
+            let place = offset + u64::from(at) + 1;
+            if place > OFFSETS {
+                return;
+            }
+            let (bucket, tag) = self.bucket(fingerprint);
+            let slots = &mut self.slots[bucket];
+            let same = slots.iter().position(|slot| *slot != 0 && slot & !OFFSETS == tag);
+            let oldest = || (0..BUCKET).min_by_key(|&slot| slots[slot] & OFFSETS);
+            if let Some(slot) = same.or_else(oldest) {
+                slots[slot] = tag | place;
+            }
+        }
+    }
+
+    fn find(&self, fingerprint: u64) -> Option<u64> {
+        let (bucket, tag) = self.bucket(fingerprint);
+        let slots = self.slots[bucket].iter();
+        slots
+            .filter(|slot| **slot != 0 && **slot & !OFFSETS == tag)
+            .map(|slot| (slot & OFFSETS) - 1)
+            .max()
+    }
+
+    /// Ranges of the log that probably hold what content of `len` bytes repeats, whose markers these
+    /// are: at most `most`, disjoint in the content, each within `stored`. Hits above `stored` are in
+    /// memory. Nothing is verified.
+    pub fn look(
+        &self,
+        markers: &[Hook],
+        len: usize,
+        stored: &Range<u64>,
+        most: usize,
+    ) -> Vec<Range<u64>> {
+        // Where hits at the same distance begin and end in the content, and that distance.
+        let mut stretches: Vec<(u64, u64, Option<u64>)> = Vec::new();
+        for hook in markers {
+            let Some(offset) = self.find(hook.fingerprint) else { continue };
+            let at = u64::from(hook.at);
+            let Some(start) = offset.checked_sub(at) else { continue };
+            let start = stored.contains(&offset).then_some(start);
+            match stretches.last_mut() {
+                Some((_, end, distance)) if *distance == start => *end = at + WINDOW as u64,
+                _ => stretches.push((at, at + WINDOW as u64, start)),
+            }
+        }
+        let len = len as u64;
+        let mut found = Vec::new();
+        for (nth, &(first, last, distance)) in stretches.iter().enumerate() {
+            let Some(distance) = distance else { continue };
+            let before = nth.checked_sub(1).map_or(0, |before| stretches[before].1);
+            let after = stretches.get(nth + 1).map_or(len, |after| after.0);
+            let start = before.min(first).max(first.saturating_sub(REACH));
+            let end = after.max(last).min(last + REACH).min(len);
+            let range = (distance + start).max(stored.start)..(distance + end).min(stored.end);
+            if found.len() < most && range.start + WORTH <= range.end {
+                found.push(range);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u8
+        };
+        std::iter::repeat_with(next).take(len).collect()
+    }
+
+    fn noted(content: &[u8]) -> Hooks {
+        let mut hooks = Hooks::new(64 << 20);
+        for (nth, block) in content.chunks(65_536).enumerate() {
+            hooks.note(&markers(block, Domain(5), 9), 1000 + nth as u64 * 65_536);
+        }
+        hooks
+    }
+
+    #[test]
+    fn hooks_are_few_and_lead_to_what_repeats_however_it_is_divided() {
+        let stored = content(1, 4 << 20);
+        let all = markers(&stored, Domain(5), 9);
+        let chosen = choose(&all).count();
+        assert!((2 << 20) / 8192 < chosen && chosen < (8 << 20) / 8192, "{chosen}");
+        let hooks = noted(&stored);
+        let lies_in = 1000..1000 + (4 << 20);
+        let (mut missed, mut covered) = (0, 0);
+        for nth in 0..40 {
+            let at = 50_000 + nth * 99_991;
+            let part = &stored[at..at + 40_000];
+            let found = hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, 8);
+            missed += usize::from(found.is_empty());
+            for range in &found {
+                assert!(
+                    range.start >= 1000 + at as u64 && range.end <= 1000 + (at + 40_000) as u64
+                );
+                covered += range.end - range.start;
+            }
+        }
+        assert!(missed <= 1 && covered > 40 * 34_000, "{missed} {covered}");
+    }
+
+    #[test]
+    fn another_domain_or_key_or_place_finds_nothing() {
+        let stored = content(2, 1 << 20);
+        let hooks = noted(&stored);
+        let all = 1000..1000 + (1 << 20);
+        let look = |domain, key, range: &Range<u64>| {
+            hooks.look(&markers(&stored, domain, key), stored.len(), range, 1000).len()
+        };
+        assert!(look(Domain(5), 9, &all) > 0);
+        assert_eq!(look(Domain(6), 9, &all), 0);
+        assert_eq!(look(Domain(5), 8, &all), 0);
+        assert_eq!(look(Domain(5), 9, &(0..1000)), 0, "not on disk any more");
+        assert_eq!(hooks.look(&markers(&content(3, 1 << 20), Domain(5), 9), 1 << 20, &all, 9), []);
+    }
+
+    #[test]
+    fn the_newest_copy_is_found_and_what_is_in_memory_is_left_alone() {
+        let (old, new) = (content(4, 200_000), content(5, 100_000));
+        let mut hooks = noted(&[&old[..], &new[..]].concat());
+        let part = [&old[..100_000], &new[..50_000]].concat();
+        let stored = 1000..201_000;
+        let look =
+            |hooks: &Hooks| hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, 100);
+        assert!(look(&hooks).iter().all(|range| range.end <= 101_000 + REACH));
+        assert!(!look(&hooks).is_empty());
+        hooks.note(&markers(&old, Domain(5), 9), 500_000);
+        let left: u64 = look(&hooks).iter().map(|range| range.end - range.start).sum();
+        assert!(left < 70_000, "{left}");
+    }
+}
