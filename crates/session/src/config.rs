@@ -68,6 +68,9 @@ pub struct Config {
     pub agent: String,
     /// Set if the driver stores the logs ([`crate::Session::unwritten`]). Default: it does not.
     pub store: Option<StoreKey>,
+    /// Bytes of each log that the driver's store keeps and can read while the session lasts
+    /// ([`crate::Event::Fetch`]). 0, the default: it only brings logs back after a restart.
+    pub stored: u64,
 }
 
 /// A [`Config`] that was checked. A clone shares the budgets.
@@ -364,6 +367,7 @@ impl Default for Config {
             random: [0; 4],
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
             store: None,
+            stored: 0,
         }
     }
 }

@@ -102,6 +102,10 @@ pub(crate) struct Flow {
     /// CUT is sent in the place of FIN.
     pub(crate) cut: bool,
     pub(crate) send: SendQueue,
+    /// Bytes at its front that were looked up in what lies on disk, and stretches of the disk that
+    /// they wait for.
+    pub(crate) examined: usize,
+    pub(crate) recalls: usize,
     /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
     pub(crate) credit: u64,
@@ -154,6 +158,8 @@ impl Flow {
             sending: Sending::Open,
             cut: false,
             send: SendQueue::default(),
+            examined: 0,
+            recalls: 0,
             sent: 0,
             credit,
             is_large: false,
@@ -168,7 +174,11 @@ impl Flow {
     /// Bytes that could be encoded now: queued, within the credit, and not reset.
     pub(crate) fn sendable(&self) -> usize {
         let credit = usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX);
-        if self.pending.reset.is_some() { 0 } else { self.send.len().min(credit) }
+        if self.pending.reset.is_some() || self.recalls > 0 {
+            0
+        } else {
+            self.send.len().min(credit)
+        }
     }
 
     /// Whether both halves are closed and everything was read and sent.

@@ -94,6 +94,8 @@ pub struct Hello {
     pub places: Vec<Place>,
     /// Lowest offset from which on that log holds everything.
     pub held_from: u64,
+    /// Bytes of that log, below the acknowledged offset, that the sender can read from disk.
+    pub stored: u64,
     /// Program and version, for people.
     pub agent: String,
     /// The reason of a refusal, for people. Empty if none is given.
@@ -130,6 +132,7 @@ mod field {
     pub(super) const SHARING: u64 = 14;
     pub(super) const PLACES: u64 = 15;
     pub(super) const HELD_FROM: u64 = 16;
+    pub(super) const STORED: u64 = 17;
 }
 
 /// Why bytes are not a valid HELLO.
@@ -219,7 +222,7 @@ impl Hello {
         if newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
-        let mut fields: [Option<&[u8]>; 17] = [None; 17];
+        let mut fields: [Option<&[u8]>; 18] = [None; 18];
         while !rest.is_empty() {
             let mut number =
                 |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
@@ -276,6 +279,10 @@ impl Hello {
                 Some(_) => value(field::HELD_FROM)?,
                 None => 0,
             },
+            stored: match fields[field::STORED as usize] {
+                Some(_) => value(field::STORED)?,
+                None => 0,
+            },
             agent: text(agent),
             reason: text(reason),
         })
@@ -317,6 +324,11 @@ impl Hello {
             varint::put(&mut number, self.held_from);
             put(field::HELD_FROM, &number);
         }
+        if self.stored > 0 {
+            let mut number = Vec::with_capacity(9);
+            varint::put(&mut number, self.stored);
+            put(field::STORED, &number);
+        }
         let agent = self.agent.as_bytes();
         put(field::AGENT, &agent[..agent.len().min(MAX_AGENT)]);
         if !self.reason.is_empty() {
@@ -346,6 +358,7 @@ impl Hello {
             log: LogState::default(),
             places: Vec::new(),
             held_from: 0,
+            stored: 0,
             agent: config.agent.clone(),
             reason: match error {
                 HelloError::Version { .. } => String::new(),
@@ -364,6 +377,7 @@ impl Hello {
             log: LogState::default(),
             places: Vec::new(),
             held_from: 0,
+            stored: 0,
             agent: config.agent.clone(),
             reason: reason.into(),
             ..self.clone()
@@ -439,6 +453,7 @@ mod tests {
             log: LogState { epoch: Epoch { log: u64::MAX, number: 3 }, acknowledged: 99, chain: 5 },
             places: vec![Place { offset: 98, chain: u64::MAX }, Place { offset: 7, chain: 0 }],
             held_from: 3,
+            stored: 1 << 40,
             agent: "oncewire 0.1.0".into(),
             reason: "no reason".into(),
         }
@@ -492,7 +507,7 @@ mod tests {
             assert_eq!(parse_places(&list), None, "{} bytes", list.len());
         }
         let mut wire = Vec::new();
-        Hello { places: Vec::new(), held_from: 0, ..hello() }.write(&mut wire);
+        Hello { places: Vec::new(), held_from: 0, stored: 0, ..hello() }.write(&mut wire);
         let mut rest = &wire[..];
         let Ok(Some(Message::Hello(body))) = Message::take(&mut rest) else { panic!("no hello") };
         for (field, value) in [(15, &[1u8; 15][..]), (15, &[]), (16, &[]), (16, &[0x80])] {

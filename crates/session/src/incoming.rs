@@ -6,7 +6,7 @@ use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
 use crate::message::Epoch;
 use crate::outgoing::chain;
 use crate::store::{Block, Content, LogHeader, Place, Places, Queue, RestoredReceiving, Unwritten};
-use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView};
+use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView, Recalled};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -81,6 +81,8 @@ pub(crate) enum IncomingError {
     Deadlock,
     #[error("more than {MAX_EARLY} blocks above the acknowledged offset")]
     TooManyEarly,
+    #[error("content on disk could not be read")]
+    Disk,
     #[error("invalid EPOCH: {0}")]
     Begin(String),
 }
@@ -326,6 +328,15 @@ impl Incoming {
             return Err(IncomingError::TooManyEarly);
         }
         Ok(true)
+    }
+
+    /// Content that both ends have on disk goes to its place in the log.
+    pub(crate) fn recall(&mut self, place: Recalled, content: &[u8]) -> Result<(), IncomingError> {
+        let mut decoder = self.decoder.take().ok_or(IncomingError::NoLog)?;
+        let done = decoder.recall(place, content);
+        let block = done.is_ok().then_some((place.offset, content.len()));
+        self.take_back(self.epoch.log, decoder, block)?;
+        Ok(done?)
     }
 
     /// All content from `before` to `acknowledged` is there now.

@@ -27,6 +27,8 @@
 //!      returns `None`, write what it returned in that order, and call [`Session::committed`] when a
 //!      new epoch is durable. After a restart, [`RestoredLog`] and [`Logs::restored`] bring the logs
 //!      back.
+//!    - [`Event::Fetch`], only with [`Config::stored`]: read that range of a stored log, and give it to
+//!      [`Session::supply`] within some hundred milliseconds; then as after [`Session::take_in`].
 //!    - [`Event::Transmit`]: call [`Session::transmit`] for that lane and write the bytes, until it
 //!      returns none. If the transport is full, stop and continue when it has room; the event does
 //!      not come again meanwhile. Blocks are encoded in this call, so ask only for what the
@@ -146,6 +148,7 @@ mod opening;
 mod outgoing;
 mod padding;
 mod queue;
+mod recall;
 mod report;
 mod schedule;
 mod session;
@@ -167,6 +170,7 @@ pub use message::{Epoch, MessageError};
 pub use meter::{FlowMeter, Residue, SMALL_BLOCK, SentBlock};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
+pub use recall::FetchId;
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session};
 pub use store::{

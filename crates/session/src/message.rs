@@ -2,6 +2,7 @@
 
 use crate::flow::FlowId;
 use crate::limits::{MAX_BODY, MAX_DOMAIN, MAX_TARGET, MAX_TEXT};
+use oncewire_codec::Recalled;
 use oncewire_codec::varint::{self, Stop};
 
 /// The longest prefix of a text that may be sent.
@@ -38,6 +39,7 @@ pub(crate) mod kind {
     pub(crate) const LIMIT: u8 = 0x08;
     pub(crate) const GO_AWAY: u8 = 0x09;
     pub(crate) const CUT: u8 = 0x0a;
+    pub(crate) const RECALL: u8 = 0x0b;
     /// Messages from here on belong to the transport that carries them and are not counted.
     pub(crate) const HELLO: u8 = 0x40;
     pub(crate) const ACK: u8 = 0x41;
@@ -75,6 +77,13 @@ pub(crate) enum Message<'a> {
     /// The largest log that the sender's decoder accepts from now on, in bytes.
     Limit(u64),
     GoAway,
+    /// A block that both ends read from disk: where it lies in the log, where it goes now, and its
+    /// length.
+    Recall {
+        from: u64,
+        place: Recalled,
+        len: u64,
+    },
     Hello(&'a [u8]),
     Ack(u64),
     Ping(u64),
@@ -184,6 +193,12 @@ impl<'a> Message<'a> {
             }
             kind::LIMIT => Message::Limit(fields.number()?),
             kind::GO_AWAY => Message::GoAway,
+            kind::RECALL => {
+                let from = fields.fixed()?;
+                let (offset, padding) = (fields.fixed()?, fields.fixed()?);
+                let (len, checksum) = (fields.fixed()?, fields.fixed()?);
+                Message::Recall { from, place: Recalled { offset, padding, checksum }, len }
+            }
             kind::HELLO => Message::Hello(fields.bytes(MAX_BODY)?),
             kind::ACK => Message::Ack(fields.number()?),
             kind::PING => Message::Ping(fields.number()?),
@@ -229,6 +244,11 @@ impl<'a> Message<'a> {
             | Message::Ping(value)
             | Message::Pong(value) => number(out, value),
             Message::GoAway => {}
+            Message::Recall { from, place: Recalled { offset, padding, checksum }, len } => {
+                for number in [from, offset, padding, len, checksum] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
             Message::Hello(body) | Message::Report(body) | Message::Pad(body) => bytes(out, body),
             Message::Close(code, text) => {
                 number(out, code);
@@ -249,6 +269,7 @@ impl<'a> Message<'a> {
             Message::Epoch(..) => kind::EPOCH,
             Message::Limit(_) => kind::LIMIT,
             Message::GoAway => kind::GO_AWAY,
+            Message::Recall { .. } => kind::RECALL,
             Message::Hello(_) => kind::HELLO,
             Message::Ack(_) => kind::ACK,
             Message::Ping(_) => kind::PING,
@@ -281,6 +302,11 @@ mod tests {
             Message::Epoch(epoch, Some(0), 1 << 20),
             Message::Limit(1 << 20),
             Message::GoAway,
+            Message::Recall {
+                from: 9,
+                place: Recalled { offset: 1 << 40, padding: 3, checksum: u64::MAX },
+                len: 65_536,
+            },
             Message::Hello(b"body"),
             Message::Ack(1 << 33),
             Message::Ping(1),

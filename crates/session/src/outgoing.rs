@@ -8,6 +8,7 @@ use crate::encode_job::{EncodeJob, EncoderFailed, Task};
 use crate::flow::SendQueue;
 use crate::hello::LogState;
 use crate::message::{Epoch, Message};
+use crate::recall::Recall;
 use crate::store::{
     Block, Content, LogHeader, Place, Places, Queue, RestoredSending, StoreKey, Unwritten, runs_of,
 };
@@ -57,6 +58,8 @@ struct SentBlock {
 struct SentLog {
     epoch: Epoch,
     capacity: u64,
+    /// Keys its fingerprints.
+    key: u64,
     /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
     keep: Option<u64>,
     /// `None` while it is lent to an [`EncodeJob`].
@@ -183,6 +186,8 @@ pub(crate) struct Outgoing {
     effort: Option<Effort>,
     /// What a store has to write.
     store: Queue,
+    /// What of the log lies on disk, if the driver can read it.
+    pub(crate) recall: Option<Recall>,
     /// The current epoch, while it is not durable in the store: its EPOCH waits.
     uncommitted: Option<Epoch>,
 }
@@ -212,18 +217,20 @@ impl Outgoing {
             past,
             effort: None,
             store: Queue::new(store.is_some()),
+            recall: None,
             uncommitted: None,
         }
     }
 
     /// Puts a log back that was stored. It has yet to be continued by [`Outgoing::resume_at`].
     pub(crate) fn restore(&mut self, restored: RestoredSending) {
-        let RestoredSending { header: LogHeader { epoch, capacity, .. }, end, places, encoder } =
+        let RestoredSending { header: LogHeader { epoch, capacity, key }, end, places, encoder } =
             restored;
         self.geometry = geometry(capacity);
         self.log = Some(SentLog {
             epoch,
             capacity,
+            key,
             keep: None,
             known: Known::of(&encoder),
             encoder: Some(encoder),
@@ -276,6 +283,7 @@ impl Outgoing {
     /// The driver has no store any more.
     pub(crate) fn give_up_store(&mut self) {
         self.store.give_up();
+        self.recall = None;
         self.uncommitted = None;
     }
 
@@ -346,10 +354,14 @@ impl Outgoing {
             encoder.set_effort(effort);
         }
         self.store.begin(LogHeader { epoch, capacity: size, key });
+        if let Some(recall) = &mut self.recall {
+            recall.clear();
+        }
         self.uncommitted = self.store.has_store().then_some(epoch);
         let new = SentLog {
             epoch,
             capacity: size,
+            key,
             keep: None,
             known: Known::of(&encoder),
             encoder: Some(Box::new(encoder)),
@@ -396,6 +408,9 @@ impl Outgoing {
             add(&mut self.past, old.known.stats);
             self.store.drop_log();
             self.uncommitted = None;
+            if let Some(recall) = &mut self.recall {
+                recall.clear();
+            }
         }
     }
 
@@ -440,6 +455,9 @@ impl Outgoing {
         (log.epoch, log.keep) = (epoch, Some(to.offset));
         (log.acknowledged, log.acknowledged_chain, log.chain) = (to.offset, to.chain, to.chain);
         self.store.rewind(epoch, to);
+        if let Some(recall) = &mut self.recall {
+            recall.rewind(to.offset);
+        }
         self.uncommitted = self.store.has_store().then_some(epoch);
         true
     }
@@ -562,11 +580,12 @@ impl Outgoing {
     pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
         self.is_lent = false;
         let EncodeJob { log: id, encoder, stream, content, len, result, .. } = job;
-        let (len, domain) = (len as u32, stream.domain());
-        self.keep_spare(content);
+        let (block_len, domain) = (len, stream.domain());
+        let len = len as u32;
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
         let is_current = current.is_some();
         let Some(log) = current.or(self.leaving.as_mut().filter(|log| log.epoch.log == id)) else {
+            self.keep_spare(content);
             return Ok((Encoded::Gone, stream));
         };
         let known = Known::of(&encoder);
@@ -576,6 +595,10 @@ impl Outgoing {
         let (number, stored) = log.push(checksum, known.end, len, domain);
         log.known = known;
         let block = BlockId { log: id, number };
+        if is_current {
+            self.note_block(domain, &content[..block_len]);
+        }
+        self.keep_spare(content);
         if is_current {
             self.store.push(stored);
             self.copy_to_store();
@@ -617,6 +640,7 @@ impl Outgoing {
         let (number, stored) = log.push(checksum, known.end, block.len() as u32, domain);
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
+        self.note_block(domain, block);
         self.store.push(stored);
         self.copy_to_store();
         Ok(id)
@@ -659,6 +683,9 @@ impl Outgoing {
 
     /// The peer has decoded a block.
     pub(crate) fn acknowledge(&mut self, id: BlockId) {
+        if let Some(recall) = &mut self.recall {
+            recall.acknowledge(id);
+        }
         let logs = self.log.iter_mut().chain(&mut self.leaving);
         match logs.into_iter().find(|log| log.epoch.log == id.log) {
             Some(log) => log.acknowledge(id.number),
@@ -707,6 +734,7 @@ impl Outgoing {
         };
         self.log.as_ref().map_or(0, of)
             + self.store.memory()
+            + self.recall.as_ref().map_or(0, Recall::memory)
             + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
     }
 
@@ -736,6 +764,8 @@ impl Outgoing {
         stats
     }
 }
+
+mod disk;
 
 /// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
 /// pages.

@@ -96,6 +96,10 @@ metrics! {
         incompressible_bytes: Counter, Bytes;
         /// Bytes sent literally in blocks too small to be reduced.
         small_bytes: Counter, Bytes;
+        /// Bytes that both ends read from disk, so that what was sent could refer to them.
+        recalled_bytes: Counter, Bytes;
+        /// Stretches of content that this end could not read from disk.
+        lost_recalls: Counter, Count;
     }
 }
 
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, small_bytes: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, lost_recalls: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -143,7 +147,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 8]),
-            Some(Counters { small_bytes: 0, ..counters })
+            Some(Counters { lost_recalls: 0, ..counters })
         );
         assert_eq!(Counters::read(&wire[..wire.len() - 1]), None);
     }

@@ -34,6 +34,7 @@ fn hello(answer: Answer, (oldest, newest): (u64, u64)) -> Vec<u8> {
         log: LogState::default(),
         places: Vec::new(),
         held_from: 0,
+        stored: 0,
         agent: "oncewire 0.9".into(),
         reason: String::new(),
     };

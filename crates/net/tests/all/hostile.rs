@@ -82,6 +82,7 @@ pub(crate) fn hello(session: u8) -> Hello {
         log: LogState::default(),
         places: Vec::new(),
         held_from: 0,
+        stored: 0,
         agent: "byzantine".into(),
         reason: String::new(),
     }

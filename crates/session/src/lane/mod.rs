@@ -97,6 +97,8 @@ pub(crate) struct Lane {
     waiting: Option<u64>,
     /// The input at the front cannot be processed before the decoder is back.
     blocked: bool,
+    /// The message at the front waits for the disk.
+    fetching: bool,
     /// A job has the input, and decodes a frame of it: its length in bytes.
     decoding: Option<usize>,
     /// There is input that was not tried since it came, or since what it waited for was there.
@@ -130,6 +132,7 @@ impl Lane {
             needs: 0,
             waiting: None,
             blocked: false,
+            fetching: false,
             decoding: None,
             untried: false,
             hello_due: None,
@@ -198,7 +201,7 @@ impl Lane {
         self.input = ByteQueue::default();
         self.needs = 0;
         self.waiting = None;
-        (self.blocked, self.untried, self.hello_due) = (false, false, None);
+        (self.blocked, self.fetching, self.untried, self.hello_due) = (false, false, false, None);
         self.control_due = None;
         self.awake = false;
     }
@@ -346,7 +349,7 @@ impl Lane {
     /// Whether there is input that was not tried, the message at its front may be complete, and it
     /// waits for nothing.
     pub(crate) fn is_ready(&self) -> bool {
-        let waits = self.blocked || self.is_decoding() || self.is_waiting();
+        let waits = self.blocked || self.fetching || self.is_decoding() || self.is_waiting();
         self.untried && self.needs == 0 && !waits && !self.input.is_empty()
     }
 
@@ -396,6 +399,17 @@ impl Lane {
     /// The message at the front waits for the decoder.
     pub(crate) fn block(&mut self) {
         self.blocked = true;
+    }
+
+    /// The message at the front waits for the disk.
+    pub(crate) fn begin_fetch(&mut self) {
+        self.fetching = true;
+    }
+
+    /// The disk has answered.
+    pub(crate) fn end_fetch(&mut self) {
+        self.fetching = false;
+        self.untried = true;
     }
 
     /// The decoder is back; `blocks` were received so far.

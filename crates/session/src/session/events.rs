@@ -44,6 +44,16 @@ pub enum Event {
     Effort(Decision),
     /// [`Session::unwritten`] has something for the store of a side.
     Unwritten(Side),
+    /// Read a range of what is stored of the log of a side, and call [`Session::supply`]: soon, since a
+    /// flow or a lane waits. Only with [`Config::stored`](crate::Config::stored).
+    Fetch {
+        /// What to give to [`Session::supply`].
+        id: crate::FetchId,
+        /// Of which log.
+        side: Side,
+        /// Offsets, of a block at most.
+        range: std::ops::Range<u64>,
+    },
     /// [`Session::promised_memory`] or [`Session::wanted_log`] has changed.
     Memory,
     /// The session is over, and so are its flows; [`Session::take_undelivered`] returns what

@@ -5,6 +5,7 @@ mod events;
 mod flows;
 mod lanes;
 mod log_limit;
+mod recalling;
 mod receive;
 mod reports;
 mod stored;
@@ -26,6 +27,7 @@ use crate::meter::{FlowMeter, Residue, begins_encrypted};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
+use crate::recall::Restoring;
 use crate::report::Counters;
 use crate::store::{Finished, FinishedLog, Side, Unwritten};
 use crate::violation::Violation;
@@ -158,6 +160,12 @@ pub struct Session {
     noted: (u64, u64),
     reports: Reports,
     failures: Failures,
+    /// Lanes whose front waits for the disk.
+    restoring: BTreeMap<usize, Restoring>,
+    /// Requests to the disk so far, for the receiving log.
+    fetches: u64,
+    /// Requests in a row that it could not answer.
+    lost_in_a_row: u64,
     counters: Counters,
     random: Random,
     adapting: Option<Adapting>,
@@ -231,6 +239,9 @@ impl Session {
             log_limit: LogLimit::new(config.log),
             noted: (0, 0),
             failures: Failures::default(),
+            restoring: BTreeMap::new(),
+            fetches: 0,
+            lost_in_a_row: 0,
             reports: Reports::new(now),
             counters: Counters::default(),
             random: Random::new(config.random, is_client),
@@ -246,6 +257,7 @@ impl Session {
             session.outgoing.set_effort(ladder.efforts()[0]);
         }
         session.outgoing.reset_domain_counts();
+        session.outgoing.set_stored(session.config.stored);
         session
     }
 

@@ -189,7 +189,7 @@ impl Session {
     fn must_wait(&self, lane: usize, message: &Message<'_>) -> bool {
         self.incoming.is_lent()
             && !self.lanes[lane].is_handshaking()
-            && matches!(message, Message::Data(_) | Message::Epoch(..))
+            && matches!(message, Message::Data(_) | Message::Recall { .. } | Message::Epoch(..))
     }
 
     /// The decoder for the frame at the front of `input`, with the name of its log. `None` if the
@@ -301,6 +301,11 @@ impl Session {
                     return false;
                 }
             }
+            Message::Recall { from, place, len } => {
+                if !self.handle_recall(lane, from, place, len, now) {
+                    return false;
+                }
+            }
             Message::Limit(size) => self.handle_limit(lane, size),
             Message::GoAway => {
                 if let Some(agreed) = &mut self.agreed
@@ -407,7 +412,7 @@ impl Session {
 
     /// A frame failed: gives up the lane's transport. On the next one the peer sends the block
     /// literally. If that fails as well, this end drops the log.
-    fn frame_failed(&mut self, lane: usize, error: &IncomingError) {
+    pub(super) fn frame_failed(&mut self, lane: usize, error: &IncomingError) {
         self.counters.failures += 1;
         let failures = self.failures.another(self.counters.received_blocks);
         if failures > MAX_FAILURES {

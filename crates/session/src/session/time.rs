@@ -14,6 +14,7 @@ impl Session {
             .filter_map(Lane::next_deadline)
             .chain(self.log_limit.deadline())
             .chain(self.report_at())
+            .chain(self.disk_deadline())
             .min()
     }
 
@@ -24,6 +25,7 @@ impl Session {
         }
         self.enforce_limit(now);
         self.check_report(now);
+        self.give_up_disk(now);
         for lane in 0..self.lanes.len() {
             match self.lanes[lane].on_timeout(now, || self.random.nonce()) {
                 Expired::Nothing => {}

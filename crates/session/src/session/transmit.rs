@@ -1,5 +1,6 @@
 //! Encodes and writes what a lane has to send.
 
+use super::recalling::Back;
 use super::*;
 
 /// Content that [`Session::transmit`] encodes in one call, in bytes: repeats become so short that
@@ -196,6 +197,11 @@ impl Session {
             if self.wants_resize() {
                 return None;
             }
+            match self.recall(lane, out) {
+                Back::Nothing => {}
+                Back::Done => continue,
+                Back::Stalled => return None,
+            }
             match self.next_block(lane, now) {
                 Next::Job(job) => return Some(job),
                 Next::Log => {}
@@ -227,6 +233,7 @@ impl Session {
                         self.counters.span_stalls += u64::from(!self.outgoing.is_lent());
                         return false;
                     }
+                    self.outgoing.not_recalled(id);
                     Message::Data(flow).write(out);
                     match self.outgoing.encode_again(id, lane, explicit, out) {
                         Ok((block, len)) => {
@@ -306,6 +313,10 @@ impl Session {
                 // EPOCH goes out before the block.
                 return if self.ended.is_none() { Next::Log } else { Next::Nothing };
             }
+            if self.outgoing.recalls() && self.look_on_disk(lane, id, now) {
+                continue;
+            }
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
@@ -331,6 +342,7 @@ impl Session {
             let len = job.content();
             self.config.sending.release(release);
             flow.sent += len as u64;
+            flow.examined = flow.examined.saturating_sub(len);
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
             self.counters.unopened_bytes += if opens { 0 } else { len as u64 };

@@ -90,6 +90,7 @@ impl Session {
             log: self.incoming.state(),
             places,
             held_from,
+            stored: self.stored(),
             agent: self.config.agent.clone(),
             reason: String::new(),
         };
@@ -111,6 +112,7 @@ impl Session {
         if let Some(agreed) = &mut self.agreed {
             agreed.peer_limit = hello.receive_log.max(SMALLEST_LOG);
         }
+        self.outgoing.set_peer_stored(hello.stored);
         let Some(done) = self.lanes[lane].acknowledge(hello.received) else {
             return self.end(Ended::StateMismatch);
         };

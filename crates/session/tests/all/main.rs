@@ -15,4 +15,5 @@ mod logs;
 mod opened;
 mod protocol_doc;
 mod protocol_example;
+mod recalled;
 mod stored;

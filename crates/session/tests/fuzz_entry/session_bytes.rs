@@ -31,6 +31,7 @@ pub(crate) fn run(input: &[u8]) {
         log: LogState::default(),
         places: Vec::new(),
         held_from: 0,
+        stored: 0,
         agent: "peer".into(),
         reason: String::new(),
     };

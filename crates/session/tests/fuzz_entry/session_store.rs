@@ -81,6 +81,7 @@ pub(crate) fn run(input: &[u8]) {
         log: LogState { epoch, acknowledged: end.offset, chain: end.chain },
         places: (0..input.u8() % 5).map(|_| place(&mut input)).collect(),
         held_from: number(&mut input) % (1 << 62),
+        stored: 0,
         agent: "peer".into(),
         reason: String::new(),
     };

@@ -219,6 +219,7 @@ pub(crate) fn run(seed: u64, base: Instant) {
         log: LogState::default(),
         places: Vec::new(),
         held_from: 0,
+        stored: 0,
         agent: "peer".into(),
         reason: String::new(),
     };

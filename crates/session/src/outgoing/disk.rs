@@ -1,0 +1,103 @@
+//! Content of the sending log that lies only on disk.
+
+use super::*;
+use crate::flow::FlowId;
+use crate::recall::{FetchId, Stretch};
+use std::time::Instant;
+
+impl Outgoing {
+    /// The driver can read `stored` bytes of the log. A session begins.
+    pub(crate) fn set_stored(&mut self, stored: u64) {
+        if stored == 0 || !self.has_store() {
+            self.recall = None;
+            return;
+        }
+        if let Some(recall) = &mut self.recall {
+            return recall.settle();
+        }
+        let mut recall = Recall::new(stored);
+        // What came back after a restart.
+        if let Some(SentLog { encoder: Some(encoder), key, capacity, .. }) = &self.log {
+            let end = encoder.end();
+            let mut at = end.saturating_sub(*capacity);
+            while at < end {
+                let generation = at - at % capacity + capacity;
+                let next = (at + DEFAULT_BLOCK as u64).min(end).min(generation);
+                for (nth, (start, domain)) in encoder.owners(at..next).into_iter().enumerate() {
+                    let start = start.max(at);
+                    let owners = encoder.owners(at..next);
+                    let end = owners.get(nth + 1).map_or(next, |(start, _)| *start);
+                    if let Some(content) = encoder.content(start..end) {
+                        recall.note(domain, *key, start, content);
+                    }
+                }
+                at = next;
+            }
+        }
+        self.recall = Some(recall);
+    }
+
+    /// Bytes of the log that the peer can read from disk.
+    pub(crate) fn set_peer_stored(&mut self, stored: u64) {
+        if let Some(recall) = &mut self.recall {
+            recall.peer = stored;
+        }
+    }
+
+    /// Whether anything can be read from disk.
+    pub(crate) fn recalls(&self) -> bool {
+        self.recall.as_ref().is_some_and(|recall| recall.peer > 0)
+    }
+
+    /// The newest block of the log is this.
+    pub(super) fn note_block(&mut self, domain: Domain, content: &[u8]) {
+        if let (Some(recall), Some(log)) = (&mut self.recall, &self.log) {
+            recall.note(domain, log.key, log.known.end - content.len() as u64, content);
+        }
+    }
+
+    /// What of the disk to read before content of a flow is encoded.
+    pub(crate) fn look_on_disk(
+        &mut self,
+        lane: usize,
+        flow: FlowId,
+        domain: Domain,
+        content: &[u8],
+        now: Instant,
+    ) -> Vec<(FetchId, Range<u64>)> {
+        let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else { return Vec::new() };
+        let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0 };
+        recall.look(&at, log.key, self.geometry, content, now)
+    }
+
+    /// Appends content to the log that was read from disk, and RECALL to `out`.
+    pub(crate) fn recall(
+        &mut self,
+        stretch: &Stretch,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<BlockId, EncoderFailed> {
+        let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
+        let encoder = log.encoder.as_mut().ok_or_else(|| EncoderFailed::new("it is lent"))?;
+        let place = encoder.recall(stretch.domain, content).map_err(EncoderFailed::new)?;
+        let (known, len) = (Known::of(encoder), content.len() as u32);
+        let (number, stored) = log.push(place.checksum, known.end, len, stretch.domain);
+        log.known = known;
+        let id = BlockId { log: log.epoch.log, number };
+        Message::Recall { from: stretch.range.start, place, len: len.into() }.write(out);
+        self.note_block(stretch.domain, content);
+        if let Some(recall) = &mut self.recall {
+            recall.sent(id, stretch.range.clone());
+        }
+        self.store.push(stored);
+        self.copy_to_store();
+        Ok(id)
+    }
+
+    /// A block is sent that the peer was to read from disk.
+    pub(crate) fn not_recalled(&mut self, id: BlockId) {
+        if let Some(recall) = &mut self.recall {
+            recall.refused(id);
+        }
+    }
+}

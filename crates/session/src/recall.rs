@@ -1,0 +1,231 @@
+//! Content that lies only on disk, on its way back: what an encoder looks for, and what both ends
+//! wait for. There is no I/O here.
+//!
+//! A driver's store may keep more of a log than memory does ([`Config::stored`](crate::Config)).
+//! Such content is found by [`Hooks`]; both ends read it, and append it to the log again, without
+//! sending it. From there on it is content like any other.
+
+use crate::flow::FlowId;
+use crate::outgoing::BlockId;
+use crate::store::{Side, UNREPEATED};
+use oncewire_codec::hooks::{Hook, Hooks, markers};
+use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Identifies a request of [`Event::Fetch`](crate::Event::Fetch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub(crate) Side, pub(crate) u64);
+
+/// The flow of blocks that belong to none: content that was read from disk.
+pub(crate) const NO_FLOW: FlowId = FlowId((1 << 62) - 1);
+/// Stretches of one disk that may be outstanding at once, each of a block at most.
+const MOST: usize = 64;
+/// Stretches that one look may ask for.
+const MOST_OF_ONE: usize = 8;
+/// How long a flow waits for this end's disk, and a lane for that of the receiving end.
+pub(crate) const FLOW_PATIENCE: Duration = Duration::from_millis(250);
+pub(crate) const LANE_PATIENCE: Duration = Duration::from_millis(500);
+/// Stretches that could not be read that are remembered.
+const MOST_REFUSED: usize = 1024;
+/// Stretches of content of one domain that are remembered.
+const MOST_RUNS: usize = 1 << 16;
+/// Content that the ring overwrites while a flow waits for its disk is found anew.
+const MARGIN: u64 = 4 * DEFAULT_BLOCK as u64;
+
+/// A stretch that this end reads, for a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) flow: FlowId,
+    pub(crate) lane: usize,
+    pub(crate) log: u64,
+    pub(crate) domain: Domain,
+    pub(crate) range: Range<u64>,
+}
+
+/// What of a sending log lies on disk.
+#[derive(Debug)]
+pub(crate) struct Recall {
+    hooks: Hooks,
+    /// Bytes of the log that this end's disk keeps, and the peer's.
+    stored: u64,
+    pub(crate) peer: u64,
+    /// Whose content is where: from an offset to the next one's.
+    runs: VecDeque<(u64, Domain)>,
+    end: u64,
+    /// What could not be read, at either end.
+    refused: VecDeque<Range<u64>>,
+    fetches: BTreeMap<u64, (Stretch, Instant)>,
+    next: u64,
+    pub(crate) ready: VecDeque<(Stretch, Vec<u8>)>,
+    /// Blocks of the log that the peer reads, until they are acknowledged.
+    sent: VecDeque<(BlockId, Range<u64>)>,
+}
+
+impl Recall {
+    pub(crate) fn new(stored: u64) -> Recall {
+        Recall {
+            hooks: Hooks::new(stored),
+            stored,
+            peer: 0,
+            runs: VecDeque::new(),
+            end: 0,
+            refused: VecDeque::new(),
+            fetches: BTreeMap::new(),
+            next: 0,
+            ready: VecDeque::new(),
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// An empty log begins.
+    pub(crate) fn clear(&mut self) {
+        let Recall { stored, peer, next, .. } = *self;
+        *self = Recall { peer, next, ..Recall::new(stored) };
+    }
+
+    /// Another session begins.
+    pub(crate) fn settle(&mut self) {
+        self.peer = 0;
+        self.fetches.clear();
+        self.ready.clear();
+        self.sent.clear();
+    }
+
+    /// The log ends at `offset` now.
+    pub(crate) fn rewind(&mut self, offset: u64) {
+        while self.runs.back().is_some_and(|(start, _)| *start >= offset) {
+            self.runs.pop_back();
+        }
+        self.end = self.end.min(offset);
+    }
+
+    /// Content of a domain was appended to the log at `offset`.
+    pub(crate) fn note(&mut self, domain: Domain, key: u64, offset: u64, content: &[u8]) {
+        if self.runs.back().is_none_or(|(_, last)| *last != domain) {
+            self.runs.push_back((offset, domain));
+            if self.runs.len() > MOST_RUNS {
+                self.runs.pop_front();
+            }
+        }
+        self.end = offset + content.len() as u64;
+        if domain.0 < UNREPEATED {
+            self.hooks.note(&markers(content, domain, key), offset);
+        }
+    }
+
+    /// The part of `range` around its middle that is of one domain, if it is this one.
+    fn owned(&self, range: Range<u64>, domain: Domain) -> Range<u64> {
+        let middle = range.start + (range.end - range.start) / 2;
+        let next = self.runs.partition_point(|(start, _)| *start <= middle);
+        match next.checked_sub(1).map(|run| self.runs[run]) {
+            Some((start, owner)) if owner == domain => {
+                let end = self.runs.get(next).map_or(self.end, |(start, _)| *start);
+                range.start.max(start)..range.end.min(end)
+            }
+            _ => 0..0,
+        }
+    }
+
+    /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, and
+    /// has this geometry.
+    pub(crate) fn look(
+        &mut self,
+        at: &Stretch,
+        key: u64,
+        geometry: Geometry,
+        content: &[u8],
+        now: Instant,
+    ) -> Vec<(FetchId, Range<u64>)> {
+        // What is not there any more when the next blocks were encoded is not in memory.
+        let memory = geometry.floor(self.end + MARGIN, 0);
+        let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
+        if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
+            return Vec::new();
+        }
+        let hooks: Vec<Hook> = markers(content, at.domain, key);
+        let mut found = Vec::new();
+        for range in self.hooks.look(&hooks, content.len(), &stored, MOST_OF_ONE) {
+            let Range { mut start, end } = self.owned(range, at.domain);
+            while start < end && self.fetches.len() + self.ready.len() < MOST {
+                let generation = geometry.generation_start(start) + geometry.capacity();
+                let range = start..end.min(start + DEFAULT_BLOCK as u64).min(generation);
+                start = range.end;
+                if self.refused.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
+                    continue;
+                }
+                self.next += 1;
+                let stretch = Stretch { range: range.clone(), ..at.clone() };
+                self.fetches.insert(self.next, (stretch, now));
+                found.push((FetchId(Side::Sending, self.next), range));
+            }
+        }
+        found
+    }
+
+    /// The driver has read a stretch, or failed to. Returns it if it was waited for.
+    pub(crate) fn supply(&mut self, id: u64, bytes: Option<Vec<u8>>) -> Option<Stretch> {
+        let (stretch, _) = self.fetches.remove(&id)?;
+        let len = stretch.range.end - stretch.range.start;
+        match bytes.filter(|bytes| bytes.len() as u64 == len) {
+            Some(bytes) => self.ready.push_back((stretch.clone(), bytes)),
+            None => self.refuse(stretch.range.clone()),
+        }
+        Some(stretch)
+    }
+
+    /// Until when the oldest request is waited for.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.fetches.first_key_value().map(|(_, (_, since))| *since + FLOW_PATIENCE)
+    }
+
+    /// The oldest request, if it was waited for too long.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<u64> {
+        self.deadline().filter(|due| *due <= now)?;
+        self.fetches.first_key_value().map(|(id, _)| *id)
+    }
+
+    pub(crate) fn sent(&mut self, block: BlockId, range: Range<u64>) {
+        self.sent.push_back((block, range));
+    }
+
+    /// The peer has read a block, or got it otherwise.
+    pub(crate) fn acknowledge(&mut self, block: BlockId) {
+        self.sent.retain(|(sent, _)| *sent != block);
+    }
+
+    /// A block has to be sent: the peer could not read it, or its transport was lost before.
+    pub(crate) fn refused(&mut self, block: BlockId) {
+        if let Some(at) = self.sent.iter().position(|(sent, _)| *sent == block)
+            && let Some((_, range)) = self.sent.remove(at)
+        {
+            self.refuse(range);
+        }
+    }
+
+    fn refuse(&mut self, range: Range<u64>) {
+        self.refused.push_back(range);
+        if self.refused.len() > MOST_REFUSED {
+            self.refused.pop_front();
+        }
+    }
+
+    /// Memory in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len()).sum();
+        (self.hooks.memory() + self.runs.len() * size_of::<(u64, Domain)>() + ready) as u64
+    }
+}
+
+/// A stretch that the front of a lane waits for at the receiving end.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    pub(crate) id: u64,
+    /// Number of the lane's transport that asked for it.
+    pub(crate) transport: u64,
+    pub(crate) len: u64,
+    pub(crate) since: Instant,
+    /// `None` until the driver has said something.
+    pub(crate) bytes: Option<Option<Vec<u8>>>,
+}

@@ -1,0 +1,304 @@
+//! Logs of which a disk keeps more than memory: what repeats only there is found.
+
+use oncewire_codec::{EncoderBuilder, Sharing};
+use oncewire_session::{
+    Config, Event, FetchId, Hello, Owner, Read, Session, Settings, Side, StoreKey, Unwritten,
+};
+use oncewire_testkit::content::incompressible;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+/// Size of a log in memory, in bytes.
+const LOG: u64 = 2 << 20;
+
+/// What a disk does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disk {
+    Reads,
+    Fails,
+    Hangs,
+    /// Gives other bytes than were written.
+    Lies,
+}
+
+struct End {
+    session: Session,
+    disk: Disk,
+    /// Both logs, from offset 0 on.
+    stored: [Vec<u8>; 2],
+    requests: Vec<(FetchId, Side, Range<u64>)>,
+    read: u64,
+}
+
+impl End {
+    fn drain(&mut self, now: Instant) {
+        while let Some(event) = self.session.poll_event() {
+            if let Event::Fetch { id, side, range } = event {
+                assert!(range.end - range.start <= 65_536);
+                self.requests.push((id, side, range));
+            }
+        }
+        for side in [Side::Sending, Side::Receiving] {
+            let stored = &mut self.stored[side as usize];
+            while let Some(step) = self.session.unwritten(side) {
+                match step {
+                    Unwritten::Begin(header) => {
+                        stored.clear();
+                        self.session.committed(header.epoch);
+                    }
+                    Unwritten::Content(piece) => {
+                        stored.resize(piece.offset as usize, 0);
+                        stored.extend_from_slice(&piece.bytes);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        for (id, side, range) in self.requests.drain(..) {
+            let stored = &self.stored[side as usize];
+            let bytes = stored.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
+            self.read += range.end - range.start;
+            match self.disk {
+                Disk::Reads => self.session.supply(id, bytes, now),
+                Disk::Fails => self.session.supply(id, None, now),
+                Disk::Lies => {
+                    self.session.supply(id, bytes.map(|bytes| vec![7; bytes.len()]), now);
+                }
+                Disk::Hangs => {}
+            }
+        }
+    }
+}
+
+/// A client and a server with a transport on each of two lanes, or of one.
+struct Pair {
+    ends: [End; 2],
+    now: Instant,
+    wire: usize,
+    lanes: usize,
+}
+
+fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize) -> Settings {
+    let config = Config {
+        log: LOG,
+        lanes,
+        random: [1, end as u64, 3, 4],
+        encoder: EncoderBuilder::default().sharing(sharing),
+        store: Some(StoreKey([5, end as u64])),
+        stored,
+        ..Config::default()
+    };
+    config.build().unwrap()
+}
+
+impl Pair {
+    fn new(sharing: Sharing, stored: [u64; 2], disks: [Disk; 2], lanes: usize) -> Pair {
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
+        let now = Instant::now();
+        let mut client = Session::connect(config(0, sharing, stored[0], lanes), None, now);
+        client.attach(0, now);
+        let mut hello = Vec::new();
+        client.transmit(0, MIB, now, &mut hello);
+        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+        let server = config(1, sharing, stored[1], lanes);
+        let server = Session::accept_new(server, None, &hello, now).unwrap();
+        let end = |session, disk| End {
+            session,
+            disk,
+            stored: [Vec::new(), Vec::new()],
+            requests: Vec::new(),
+            read: 0,
+        };
+        let [up, down] = disks;
+        let mut pair = Pair { ends: [end(client, up), end(server, down)], now, wire: 0, lanes };
+        pair.exchange();
+        (1..lanes).for_each(|lane| pair.dial(lane));
+        pair.exchange();
+        pair
+    }
+
+    /// A new transport for a lane.
+    fn dial(&mut self, lane: usize) {
+        self.ends[0].session.attach(lane, self.now);
+        let mut hello = Vec::new();
+        self.ends[0].session.transmit(lane, MIB, self.now, &mut hello);
+        self.wire += hello.len();
+        let (hello, _) = Hello::read(&hello).unwrap().expect("a hello");
+        self.ends[1].session.accept_lane(&hello, self.now).unwrap();
+    }
+
+    fn exchange(&mut self) {
+        loop {
+            let mut moved = 0;
+            for (from, lane) in
+                [0, 1].into_iter().flat_map(|end| (0..self.lanes).map(move |lane| (end, lane)))
+            {
+                let mut bytes = Vec::new();
+                self.ends[from].session.transmit(lane, MIB, self.now, &mut bytes);
+                moved += bytes.len();
+                self.wire += if from == 0 { bytes.len() } else { 0 };
+                self.ends[1 - from].session.receive(lane, &bytes, self.now);
+                self.ends[from].drain(self.now);
+                self.ends[1 - from].drain(self.now);
+                // What the disk has brought is decoded.
+                self.ends[1 - from].session.receive(lane, &[], self.now);
+                self.ends[1 - from].drain(self.now);
+            }
+            for lane in 0..self.lanes {
+                if self.ends.iter().any(|end| !end.session.wants_transport(lane)) {
+                    self.ends.iter_mut().for_each(|end| end.session.detach(lane, self.now));
+                    self.dial(lane);
+                    moved += 1;
+                }
+            }
+            if moved == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The client uploads content. Returns how many bytes that took.
+    fn upload(&mut self, name: &[u8], content: &[u8]) -> usize {
+        let before = self.wire;
+        let owner = Owner { client: name.to_vec(), name: Vec::new() };
+        let flow = self.ends[0].session.open(b"tcp:a:1", owner, self.now).unwrap();
+        let (mut written, mut got) = (0, Vec::new());
+        for _ in 0..10_000 {
+            written += self.ends[0].session.write(flow, &content[written..]);
+            self.exchange();
+            while let Read::Data(chunk) = self.ends[1].session.read(flow) {
+                self.ends[1].session.consumed(flow, chunk.len(), self.now);
+                got.extend_from_slice(&chunk);
+            }
+            if got.len() == content.len() {
+                break;
+            }
+            self.now += Duration::from_millis(25);
+            for end in &mut self.ends {
+                end.session.on_timeout(self.now);
+                end.session.receive(0, &[], self.now);
+            }
+            self.exchange();
+        }
+        assert!(got == content, "bytes out equal bytes in");
+        for end in &self.ends {
+            assert_eq!(end.session.ended(), None);
+        }
+        self.wire - before
+    }
+
+    /// Reports are exchanged.
+    fn rest(&mut self) {
+        for _ in 0..100 {
+            self.now += Duration::from_millis(100);
+            self.ends.iter_mut().for_each(|end| end.session.on_timeout(self.now));
+            self.exchange();
+        }
+    }
+
+    fn failures(&self) -> u64 {
+        self.ends.iter().map(|end| end.session.counters().failures).sum()
+    }
+}
+
+const ALL: u64 = 1 << 30;
+
+#[test]
+fn what_repeats_only_on_disk_is_found_on_one_lane_and_on_two() {
+    for lanes in [1, 2] {
+        let content = incompressible(1, 12 * MIB);
+        let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], lanes);
+        assert!(pair.upload(b"a", &content) > content.len());
+        let again = pair.upload(b"a", &content);
+        assert!(again < content.len() / 100, "{again} bytes, with six times the memory on disk");
+        assert_eq!(pair.failures(), 0);
+        let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
+        assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
+    }
+}
+
+#[test]
+fn an_object_that_lies_only_on_disk_takes_little_more_than_one_in_memory() {
+    let objects: Vec<Vec<u8>> = (0..40).map(|nth| incompressible(50 + nth, 15_000)).collect();
+    let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+    objects.iter().for_each(|object| assert!(pair.upload(b"a", object) > object.len()));
+    pair.upload(b"a", &incompressible(7, 6 * MIB));
+    pair.rest();
+    let on_disk: usize = objects.iter().map(|object| pair.upload(b"a", object)).sum();
+    let in_memory: usize = objects.iter().map(|object| pair.upload(b"a", object)).sum();
+    // An object of 15 KB has few hooks, so some have none: the mean counts.
+    let mean = on_disk / objects.len();
+    assert!(mean < 300, "{mean} bytes for 15 KB, {} from memory", in_memory / objects.len());
+}
+
+#[test]
+fn nothing_is_read_for_new_content_or_for_what_is_in_memory_or_without_a_disk() {
+    let content = incompressible(2, 6 * MIB);
+    for stored in [[ALL, 0], [0, ALL], [0, 0]] {
+        let mut pair = Pair::new(Sharing::None, stored, [Disk::Reads; 2], 1);
+        pair.upload(b"a", &content);
+        assert!(pair.upload(b"a", &content) > content.len());
+        assert_eq!(pair.ends.iter().map(|end| end.read).sum::<u64>(), 0);
+    }
+    let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+    pair.upload(b"a", &content);
+    assert!(pair.upload(b"a", &content[5 * MIB..]) < 4000);
+    assert_eq!(pair.ends.iter().map(|end| end.read).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_disk_that_holds_less_is_asked_for_no_more() {
+    let content = incompressible(3, 12 * MIB);
+    let mut pair = Pair::new(Sharing::None, [ALL, 6 << 20], [Disk::Reads; 2], 1);
+    pair.upload(b"a", &content);
+    assert!(pair.upload(b"a", &content[..MIB]) > MIB);
+    assert_eq!(pair.ends[1].read, 0);
+    assert!(pair.upload(b"a", &content[8 * MIB..9 * MIB]) < MIB / 50);
+}
+
+#[test]
+fn other_owners_find_nothing_on_disk() {
+    let content = incompressible(4, 6 * MIB);
+    let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+    pair.upload(b"a", &content);
+    assert!(pair.upload(b"b", &content[..MIB]) > MIB);
+    assert_eq!(pair.ends.iter().map(|end| end.read).sum::<u64>(), 0);
+    assert!(pair.upload(b"a", &content[2 * MIB..3 * MIB]) < MIB / 50);
+}
+
+#[test]
+fn owners_that_take_turns_get_back_their_own_content_only() {
+    let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+    let part = |nth: u64| incompressible(100 + nth, 40_000);
+    for nth in 0..100 {
+        pair.upload(if nth % 2 == 0 { b"a" } else { b"b" }, &part(nth));
+    }
+    let before = pair.ends[1].read;
+    let wire = pair.upload(b"a", &part(0));
+    assert!(wire < 8000, "{wire}");
+    let read = pair.ends[1].read - before;
+    assert!(read <= 40_000, "{read} bytes: no neighbor of another owner");
+}
+
+#[test]
+fn a_disk_that_fails_hangs_or_lies_costs_no_log_and_no_byte() {
+    let content = incompressible(5, 6 * MIB);
+    for disk in [Disk::Fails, Disk::Hangs, Disk::Lies] {
+        for end in [0, 1] {
+            for lanes in [1, 2] {
+                let mut disks = [Disk::Reads; 2];
+                disks[end] = disk;
+                let mut pair = Pair::new(Sharing::None, [ALL; 2], disks, lanes);
+                pair.upload(b"a", &content);
+                let wire = pair.upload(b"a", &content[..2 * MIB]);
+                assert!(wire > MIB, "{wire} {disk:?} {end}");
+                let counters = pair.ends[0].session.counters();
+                assert_eq!(counters.epochs, 1, "{disk:?} {end}: the log stays");
+                assert!(pair.failures() <= 8, "{} {disk:?} {end}", pair.failures());
+                // The memory still works.
+                assert!(pair.upload(b"a", &content[5 * MIB + 500_000..]) < MIB);
+            }
+        }
+    }
+}
