@@ -9,7 +9,7 @@ use crate::history::{History, Recording};
 #[cfg(target_os = "linux")]
 use crate::link::{LinkConfig, LinkError};
 #[cfg(target_os = "linux")]
-use crate::node::{NodeConfig, NodeError};
+use crate::node::{Manifests, NodeConfig, NodeError, Taken};
 use crate::server::{ServeConfig, Server, serve_on};
 use crate::service;
 use crate::status::{Document, Status};
@@ -294,6 +294,7 @@ async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetErr
 }
 
 /// Runs a node of a network until SIGTERM or SIGINT. `render` formats its state for the status socket.
+/// On SIGHUP, `reload` reads the manifests of a new plan, which is brought in while packets flow.
 ///
 /// # Errors
 /// [`NodeError`] if it cannot start.
@@ -302,6 +303,7 @@ pub fn run_node(
     config: NodeConfig,
     status: Option<&Path>,
     render: fn(&NodeStatus) -> String,
+    reload: impl Fn() -> Result<Manifests, String>,
     ready: impl FnOnce(&NodeStatus),
 ) -> Result<(), NodeError> {
     let failed = |error: NetError| NodeError::Link(error.into());
@@ -313,8 +315,11 @@ pub fn run_node(
         .map_err(|error| failed(NetError::Runtime(error)))?;
     let result = runtime.block_on(async {
         let signals = |kind| signal(kind).map_err(|error| failed(NetError::Runtime(error)));
-        let (mut term, mut int) =
-            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let (mut term, mut int, mut hup) = (
+            signals(SignalKind::terminate())?,
+            signals(SignalKind::interrupt())?,
+            signals(SignalKind::hangup())?,
+        );
         let socket = status.map(bind_status).transpose().map_err(failed)?;
         let node = Arc::new(crate::node::start(config)?);
         let mut answering = JoinSet::new();
@@ -324,9 +329,16 @@ pub fn run_node(
         }
         ready(&node.status());
         let watchdog = service::ready("carries packets");
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
+        loop {
+            tokio::select! {
+                _ = term.recv() => break,
+                _ = int.recv() => break,
+                _ = hup.recv() => {
+                    service::reloading();
+                    take(&node, &reload());
+                    service::reloaded();
+                }
+            }
         }
         service::stopping();
         drop(watchdog);
@@ -355,5 +367,26 @@ async fn answer(listener: UnixListener, render: impl Fn() -> String) {
         tokio::spawn(async move {
             let _ = stream.write_all(text.as_bytes()).await;
         });
+    }
+}
+
+/// Gives a node the plan that was read again, and says what became of it.
+#[cfg(target_os = "linux")]
+fn take(node: &crate::node::RunningNode, read: &Result<Manifests, String>) {
+    let manifests = match read {
+        Ok(manifests) => manifests,
+        Err(why) => {
+            return error!(%why, "manifests not reloaded; the node goes on with its plan");
+        }
+    };
+    let plan = manifests.version();
+    match node.take(manifests) {
+        Ok(Taken::Known) => info!(plan, "the node has this plan already"),
+        Ok(Taken::Begun) => info!(plan, "bringing in a new plan; packets go on"),
+        Ok(Taken::Waits) => info!(plan, "a new plan waits for the one before"),
+        Ok(Taken::Replaced) => {
+            warn!(plan, "this node has missed a plan; its caches begin anew");
+        }
+        Err(why) => error!(%why, plan, "new plan refused; the node goes on with its plan"),
     }
 }

@@ -23,8 +23,8 @@ Examples:
 
 Needs root, or the capability CAP_NET_ADMIN, at nodes with prefixes. The topology is in Oncewire's JSON form; its nodes also have `key` (the \
 public key), `address` (host:port, where neighbors reach it) and `prefixes` (the networks behind it). A packet whose source is behind no \
-prefix of this node is refused. All nodes need the same topology, manifests and network secret: others do not connect. docs/NETWORK.md \
-has an example with three nodes."
+prefix of this node is refused. All nodes need the same topology and network secret: others do not connect. SIGHUP reads the manifests \
+again: a new plan, made with `plan --against`, is brought in while packets flow. docs/NETWORK.md has an example with three nodes."
 )]
 pub(crate) struct NodeArgs {
     /// Secret key of this node, made by `oncewire keygen`
@@ -36,7 +36,8 @@ pub(crate) struct NodeArgs {
     /// Which node of the topology this is
     #[arg(long, value_name = "NODE")]
     pub(crate) name: String,
-    /// Directory with the manifests of all nodes, which `oncewire plan --manifests-dir` wrote
+    /// Directory with the manifests of all nodes, which `oncewire plan --manifests-dir` wrote; read again
+    /// on SIGHUP
     #[arg(long, value_name = "DIR")]
     pub(crate) manifests: PathBuf,
     /// Wait for neighbors on this UDP port, [address:]port

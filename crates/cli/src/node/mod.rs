@@ -27,6 +27,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         config,
         args.status.as_deref(),
         |status| crate::status::text::render(status),
+        || manifests(&args.manifests).map_err(|failure| failure.to_string()),
         ready,
     );
     log.flush();

@@ -16,11 +16,16 @@ pub(super) fn report(document: &Value) -> Result<Report, serde_json::Error> {
     let hops = LinkStatus::deserialize(document)?;
     let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let name = document["name"].as_str().unwrap_or_default();
+    let next = match document["next_plan"].as_u64() {
+        Some(next) => format!(" (plan {next} is being brought in)"),
+        None => String::new(),
+    };
     let about = Section::new("about", "About")
         .text(format!(
-            "node {name}, {}, plan {}, UDP {}",
+            "node {name}, {}, plan {}{}, UDP {}",
             hops.version,
             number("/plan_version"),
+            next,
             hops.address
         ))
         .text(format!("key {}", hops.key))

@@ -58,6 +58,11 @@ impl End {
         self.process.wait(PATIENCE).unwrap();
     }
 
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.process, name);
+    }
+
     pub(crate) fn number(&self, pointer: &str) -> u64 {
         let status = self.status().expect("a status");
         status

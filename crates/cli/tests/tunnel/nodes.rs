@@ -75,16 +75,22 @@ impl Network {
             links.join(", ")
         );
         std::fs::write(network.dir.path().join("net.json"), topology).unwrap();
-        network.plan("plan");
+        network.plan("plan", None);
         Some(network)
     }
 
-    /// Makes a plan and writes its manifests.
-    fn plan(&self, directory: &str) {
+    /// Makes a plan, perhaps one that comes after another, and writes its manifests.
+    fn plan(&self, directory: &str, after: Option<&str>) {
         let place = |name: &str| self.dir.path().join(name);
         let mut plan = Command::new(ONCEWIRE);
         plan.arg("plan").arg(place("net.json")).args(["--quick", "--manifests-dir"]);
-        succeed(plan.arg(place(directory)));
+        plan.arg(place(directory)).arg("--manifests").arg(place(&format!("{directory}.json")));
+        if let Some(after) = after {
+            // Less memory: other ranges and smaller buckets.
+            plan.args(["--ingress-memory", "64M", "--against"])
+                .arg(place(&format!("{after}.json")));
+        }
+        succeed(&mut plan);
     }
 
     fn namespace(&self, node: usize) -> String {
@@ -217,7 +223,59 @@ fn a_network_of_nodes_carries_packets() {
     assert!(answered < 100, "{answered} packets were rejected: {:?}", ends[2].status());
 }
 
-/// A node with another secret or another plan does not connect, and one that does not fit the topology
+/// All nodes read a new plan on SIGHUP, one after the other. Packets go on: none is lost, and caches
+/// stay.
+#[test]
+fn a_new_plan_is_brought_in_while_packets_flow() {
+    need_tool!("ping");
+    let Some(network) = Network::new() else { return };
+    let ends: Vec<End> = (0..4).map(|node| network.start(node, &[])).collect();
+    let settled = |version: u64| {
+        let is = |end: &End| {
+            let status = end.status().unwrap_or_default();
+            status["plan_version"] == version && status["settled"] == true
+        };
+        ends.iter().all(is)
+    };
+    wait_until("all nodes know the first plan", || settled(1));
+    let mut ping = network.command(0, "ping");
+    ping.args(["-q", "-i", "0.002", "-s", "900", "-w", "60", "10.3.0.1"]);
+    let ping = ping.stdout(Stdio::piped()).spawn().unwrap();
+    let decoded = || ends.iter().map(|end| carried(end, "decoded")).sum::<u64>();
+    wait_until("packets are decoded", || decoded() > 100);
+    let plan = network.dir.path().join("plan");
+    for version in 2..5u64 {
+        let before = if version == 2 { "plan".into() } else { format!("plan{}", version - 1) };
+        network.plan(&format!("plan{version}"), Some(&before));
+        std::fs::remove_dir_all(&plan).unwrap();
+        std::fs::rename(network.dir.path().join(format!("plan{version}")), &plan).unwrap();
+        for end in &ends {
+            end.signal("HUP");
+        }
+        wait_until("all nodes carry out the new plan", || settled(version));
+        let before = decoded();
+        wait_until("packets are decoded with it", || decoded() > before + 100);
+    }
+    succeed(Command::new("kill").args(["-INT", &ping.id().to_string()]));
+    let output = ping.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    for end in &ends {
+        let status = end.status().unwrap();
+        for nothing in ["damaged", "violations", "wrong_neighbor", "undecodable"] {
+            assert_eq!(status["carried"][nothing], 0, "{nothing}: {status}");
+        }
+        assert!(end.said().contains("bringing in a new plan"), "{}", end.said());
+    }
+    // A plan that is not newer changes nothing.
+    std::fs::rename(network.dir.path().join("plan"), network.dir.path().join("newest")).unwrap();
+    network.plan("plan", None);
+    ends[0].signal("HUP");
+    wait_until("the old plan is refused", || ends[0].said().contains("is older than plan 4"));
+    assert!(settled(4));
+}
+
+/// A node with another secret does not connect, and one that does not fit the topology
 /// does not start.
 #[test]
 fn nodes_of_another_network_do_not_connect() {

@@ -7,7 +7,7 @@ use super::peers::{AssociationId, Keyed, Routes};
 use super::socket::{Buffers, Kind, ToQuic};
 use super::status::count;
 use super::{LinkConfig, LinkError, LinkStatus, Shared, Task, bind, connect};
-use crate::node::{Machine, NodeCounters, Step};
+use crate::node::{Machine, Manifests, NodeCounters, Plans, SetupError, Step, Taken};
 use crate::sync::lock;
 use oncewire_packet::offload::MAX_PACKET;
 use oncewire_session::link::{Batch, Feedback, NodeKind};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Most records or packets that are taken before what they cause is sent.
 const MOST_STEPS: usize = 4 * BACKLOG;
+/// How often a node sees to its plans.
+const TICK: Duration = Duration::from_millis(200);
 
 /// A node's hops while it runs. They stop when this is dropped.
 pub(crate) struct Hops {
@@ -53,6 +55,7 @@ impl Hops {
             steps: Vec::new(),
             received: Received::default(),
             feedback: Feedback::default(),
+            tick: Instant::now(),
             scratch: Scratch::new(&shared),
             batch: Batch::default(),
         };
@@ -60,11 +63,17 @@ impl Hops {
         Ok(Hops { shared, machine, endpoint, control, carrying })
     }
 
-    /// The state of the hops, what the node has carried, and the bytes and packets that it caches.
-    pub(crate) fn status(&self) -> (LinkStatus, NodeCounters, (u64, u64)) {
+    /// The state of the hops, what the node has carried, the bytes and packets that it caches, and its
+    /// plans.
+    pub(crate) fn status(&self) -> (LinkStatus, NodeCounters, (u64, u64), Plans) {
         let status = self.shared.status();
         let machine = lock(&self.machine);
-        (status, machine.counters(), machine.cached())
+        (status, machine.counters(), machine.cached(), machine.plans())
+    }
+
+    /// Takes a new plan.
+    pub(crate) fn take(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        lock(&self.machine).take(manifests)
     }
 
     /// Tells the neighbors that this node stops, and stops.
@@ -104,6 +113,8 @@ struct Carrier {
     steps: Vec<Step>,
     received: Received,
     feedback: Feedback,
+    /// When it sees to its plans next.
+    tick: Instant,
     scratch: Scratch,
     batch: Batch,
 }
@@ -113,13 +124,8 @@ impl Carrier {
         let shared = self.shared.clone();
         let (mut buffers, mut frame) = (Buffers::default(), vec![0; MAX_PACKET + 1]);
         loop {
-            let due = self.to.iter().filter_map(|to| to.due).min();
-            let timer = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = self.to.iter().filter_map(|to| to.due).fold(self.tick, Instant::min);
+            let timer = tokio::time::sleep_until(due.into());
             self.received.keys.clear();
             self.received.packets.clear();
             let received = &mut self.received;
@@ -130,10 +136,17 @@ impl Carrier {
                     Kind::Other => count(&shared.drops.foreign),
                     Kind::Sealed => flow::open(&shared, received, datagram, ends),
                 }) => read.map(|()| None),
-                () = timer => Ok(None),
+                () = timer => {
+                    self.tick();
+                    Ok(None)
+                }
             };
             match read {
-                Ok(Some(len)) => self.enter(&mut frame, len).await,
+                Ok(Some(len)) => {
+                    // A busy device leaves the timer no turn.
+                    self.tick();
+                    self.enter(&mut frame, len).await;
+                }
                 Ok(None) => self.arrived().await,
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the UDP port or the tun device; trying again");
@@ -192,6 +205,16 @@ impl Carrier {
                 to.keyed = self.shared.peers[at].keys.sealing();
                 self.active.extend(to.keyed.is_some().then_some(at));
             }
+        }
+    }
+
+    /// Sees to plans, if it is time.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.tick {
+            self.tick = now + TICK;
+            let now = self.shared.started.elapsed().as_nanos() as u64;
+            lock(&self.machine).tick(now, &mut self.steps);
         }
     }
 

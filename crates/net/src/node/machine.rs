@@ -1,17 +1,18 @@
 //! A node without I/O: what it does with a packet from its access device, and with a record of a
 //! neighbor.
 
+use super::part::Part;
+use super::plans::Versions;
 use super::record::{
-    self, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected, fields_of, invariant,
-    read_restarted, take_path, write_restarted,
+    self, ANSWER, NOTICE, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected, fields_of,
+    invariant, read_restarted, take_path, write_restarted,
 };
-use super::setup::{Manifests, PathWay, RunningNetwork, SetupError, ways};
+use super::setup::{Manifests, RunningNetwork, SetupError};
 use oncewire_packet::fields::Headers;
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{
-    Allocation, Body, Budget, CacheTask, Common, Extension, Finding, Format, HeaderHasher,
-    InFlight, Ingress, Node, Packet, Queues, Ranges, Routes, Rules, SentPacket, SentPackets, Shim,
-    due,
+    Body, CacheTask, Common, Extension, Finding, Format, HeaderHasher, InFlight, Ingress, Node,
+    Packet, Routes, Rules, SentPacket, SentPackets, Shim, due,
 };
 use oncewire_session::link::NodeKind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -81,6 +82,8 @@ oncewire_session::metrics! {
         resent: Counter, Count;
         /// Nodes on paths from here that have restarted, and whose packets were forgotten.
         restarted: Counter, Count;
+        /// New plans that the ingress here has begun to use while packets flow.
+        plans: Counter, Count;
         /// Rejections of packets that this node has not sent, or too long ago.
         unanswered: Counter, Count;
         /// Packets from the access device that are not IP, or too long for a record.
@@ -117,43 +120,47 @@ pub enum Step {
 
 /// Where a path passes here.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+pub(super) struct Place {
     /// The neighbors before and after, by their numbers.
-    before: Option<usize>,
-    after: Option<usize>,
+    pub(super) before: Option<usize>,
+    pub(super) after: Option<usize>,
     /// The device here that may cache and decode its packets.
-    device: Option<DeviceId>,
+    pub(super) device: Option<DeviceId>,
     /// The FIFO queue of its packets there.
-    queue: u32,
+    pub(super) queue: u32,
     /// The node where it begins.
-    from: usize,
+    pub(super) from: usize,
 }
 
 /// Bytes of packets that an ingress keeps to send them again.
-const KEPT: usize = 4 << 20;
+pub(super) const KEPT: usize = 4 << 20;
 
 /// What begins here.
-struct Entrance {
-    ingress: Ingress,
-    sent: SentPackets,
-    routes: Routes,
+pub(super) struct Entrance {
+    pub(super) ingress: Ingress,
+    pub(super) sent: SentPackets,
+    pub(super) routes: Routes,
     /// The path to each node.
-    paths: HashMap<usize, u32>,
+    pub(super) paths: HashMap<usize, u32>,
     /// The devices at each node that packets from here may be cached at.
-    devices: HashMap<usize, BTreeSet<DeviceId>>,
+    pub(super) devices: HashMap<usize, BTreeSet<DeviceId>>,
 }
 
 /// A node without sockets and clock: packets and records in, packets and records out.
 pub struct Machine {
-    me: usize,
-    network: Arc<RunningNetwork>,
-    settings: NodeSettings,
+    pub(super) me: usize,
+    pub(super) network: Arc<RunningNetwork>,
+    pub(super) settings: NodeSettings,
     hash: HeaderHasher,
-    entrance: Option<Entrance>,
-    devices: HashMap<DeviceId, Node>,
-    places: HashMap<u32, Place>,
+    /// Bytes that it may use for packets.
+    pub(super) memory: Option<u64>,
+    pub(super) entrance: Option<Entrance>,
+    pub(super) devices: HashMap<DeviceId, Node>,
+    /// Paths of the plan, and of the next one while that is brought in.
+    pub(super) places: HashMap<u32, Place>,
+    pub(super) versions: Versions,
     epoch: u64,
-    counters: NodeCounters,
+    pub(super) counters: NodeCounters,
 }
 
 impl Machine {
@@ -168,90 +175,25 @@ impl Machine {
         settings: NodeSettings,
         memory: Option<u64>,
     ) -> Result<Machine, SetupError> {
-        let ways = ways(&network, manifests)?;
-        let neighbors = network.neighbors(me);
-        let number = |node: usize| neighbors.binary_search(&node).ok();
-        let mut places = HashMap::new();
-        for way in &ways {
-            let Some(at) = way.nodes.iter().position(|&node| node == me) else { continue };
-            let before = at.checked_sub(1);
-            places.insert(
-                way.id,
-                Place {
-                    before: before.and_then(|at| number(way.nodes[at])),
-                    after: way.nodes.get(at + 1).and_then(|&node| number(node)),
-                    device: before.and_then(|at| way.route.devices[at]),
-                    queue: queue_of(settings.rules, way),
-                    from: way.nodes[0],
-                },
-            );
-        }
-        let queues: HashMap<u32, u32> =
-            ways.iter().map(|way| (way.id, queue_of(settings.rules, way))).collect();
-        let mut needed = 0u64;
-        let mut devices = HashMap::new();
-        for manifest in &manifests.devices {
-            let here = |way: &PathWay| {
-                let hop = way.nodes.iter().skip(1).position(|&node| node == me);
-                hop.is_some_and(|hop| way.route.devices[hop] == Some(manifest.device()))
-            };
-            if !ways.iter().any(here) {
-                continue;
-            }
-            let queue_of = |path| queues.get(&path).copied().unwrap_or(path);
-            let mut node = Node::default();
-            node.install(manifest.version() as u32, Ranges::of_manifest(manifest, queue_of));
-            needed = needed.saturating_add(manifest.bytes());
-            devices.insert(manifest.device(), node);
-        }
+        let part = Part::new(&network, me, manifests, settings.rules)?;
         let hash = HeaderHasher { seed: settings.seed, extension: Extension::Always };
-        let own = manifests.ingresses.iter().find(|one| one.name() == network.name(me));
-        let mut entrance = None;
-        if let Some(manifest) = own {
-            let allocation = Arc::new(Allocation::of_ingress(manifest));
-            let bytes = manifest.paths().iter().flat_map(|path| &path.ranges);
-            let bytes = bytes.map(|range| range.bytes).fold(0, u64::saturating_add);
-            needed = needed.saturating_add(bytes);
-            let most = network.network.links.len().max(network.network.nodes.len());
-            let limit = Budget { all: f64::INFINITY, caching: f64::INFINITY };
-            let (finding, rules) = (&settings.finding, settings.rules);
-            let mut ingress = Ingress::new(
-                (finding, settings.seed),
-                bytes,
-                rules.copies,
-                allocation.clone(),
-                1.0,
-                vec![limit; most],
-            )
-            .map_err(SetupError::Engine)?;
-            let version = manifest.version() as u32;
-            ingress.switch(allocation.clone(), version, allocation.ids(), vec![limit; most], rules);
-            let begins = |way: &&PathWay| way.nodes[0] == me;
-            let mut at_nodes: HashMap<usize, BTreeSet<DeviceId>> = HashMap::new();
-            for way in ways.iter().filter(begins) {
-                for (&node, device) in way.nodes[1..].iter().zip(&way.route.devices) {
-                    at_nodes.entry(node).or_default().extend(device);
-                }
-            }
-            entrance = Some(Entrance {
-                ingress,
-                sent: SentPackets::new(KEPT),
-                routes: Routes::numbered(
-                    ways.iter().filter(begins).map(|way| (way.id, way.route.clone())).collect(),
-                ),
-                paths: ways
-                    .iter()
-                    .filter(begins)
-                    .filter_map(|way| Some((*way.nodes.last()?, way.id)))
-                    .collect(),
-                devices: at_nodes,
-            });
-        }
-        if let Some(memory) = memory.filter(|&memory| memory < needed) {
-            return Err(SetupError::Memory { needed, memory });
-        }
-        let counters = NodeCounters::default();
-        Ok(Machine { me, network, settings, hash, entrance, devices, places, epoch: 0, counters })
+        let needed = part.memory(None);
+        let mut machine = Machine {
+            me,
+            network,
+            settings,
+            hash,
+            memory,
+            entrance: None,
+            devices: HashMap::new(),
+            places: HashMap::new(),
+            versions: Versions::new(Part::default()),
+            epoch: 0,
+            counters: NodeCounters::default(),
+        };
+        machine.fits(needed)?;
+        machine.replace(part)?;
+        Ok(machine)
     }
 
     /// Counters so far.
@@ -359,11 +301,14 @@ impl Machine {
         body: &[u8],
         out: &mut Vec<Step>,
     ) -> Result<(), PathError> {
+        let mut rest = body;
+        let path = take_path(&mut rest)?;
+        if bits == NOTICE {
+            return self.noticed(from, path, rest, out);
+        }
         if bits & !record::HAS_SHIM != 0 {
             return Err(PathError::Number);
         }
-        let mut rest = body;
-        let path = take_path(&mut rest)?;
         let Some(&place) = self.places.get(&path).filter(|place| place.before == Some(from)) else {
             self.counters.wrong_neighbor += 1;
             return Ok(());
@@ -450,6 +395,9 @@ impl Machine {
                 None => self.forget(node),
             }
             return Ok(());
+        }
+        if bits == ANSWER {
+            return self.answered(from, path, rest, out);
         }
         if bits != REJECTION {
             return Err(PathError::Number);
@@ -557,12 +505,4 @@ fn send(to: usize, path: u32, packet: &PathPacket<'_>) -> Step {
 
 fn back(to: usize, body: Vec<u8>) -> Step {
     Step::Send { to, kind: NodeKind::Back, bits: REJECTION, body }
-}
-
-/// The FIFO queue of a path's packets at a device.
-fn queue_of(rules: Rules, way: &PathWay) -> u32 {
-    match rules.queues {
-        Queues::Paths => way.id,
-        Queues::Ingress | Queues::Fair => way.ingress,
-    }
 }

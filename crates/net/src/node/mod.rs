@@ -9,6 +9,8 @@
 //! ```
 
 mod machine;
+mod part;
+mod plans;
 mod record;
 mod running;
 mod setup;
@@ -16,5 +18,6 @@ mod setup;
 mod tests;
 
 pub use machine::{FORMAT, Machine, NodeCounters, NodeSettings, Step};
+pub use plans::{Plans, Taken};
 pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, start};
-pub use setup::{Manifests, RunningNetwork, SetupError};
+pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};

@@ -1,5 +1,6 @@
 //! The body of a record of a packet on its path: `docs/NETWORK.md`, section 2.
 
+use super::setup::PlanId;
 use oncewire_codec::varint;
 use oncewire_packet::fields::{Headers, TCP, UDP};
 use oncewire_plan::engine::{Fields, Format, Header, Identity, MAX_PAYLOAD, Shim, ShimError};
@@ -29,6 +30,54 @@ pub(crate) const REJECTION: u8 = 0;
 
 /// The same of a node that has restarted.
 pub(crate) const RESTARTED: u8 = 1;
+
+/// Bits of a path record that is no packet: a notice of a plan.
+pub(crate) const NOTICE: u8 = 0b10;
+
+/// Bits of a back record that answers a notice.
+pub(crate) const ANSWER: u8 = 2;
+
+/// What an ingress says of a plan on one of its paths, and what the last node there answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// May packets be cached as this plan says? The answer: all nodes on the path have it.
+    Ready,
+    /// Whatever comes after this refers to nothing that only the plan before has. The answer: all
+    /// nodes on the path know.
+    Released,
+}
+
+/// A notice, or the answer to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) what: What,
+    pub(crate) plan: PlanId,
+}
+
+impl Notice {
+    /// Reads what follows the number of the path.
+    pub(crate) fn read(body: &[u8]) -> Result<Notice, PathError> {
+        let (&what, mut rest) = body.split_first().ok_or(PathError::Number)?;
+        let what = match what {
+            0 => What::Ready,
+            1 => What::Released,
+            _ => return Err(PathError::Number),
+        };
+        let version = varint::take(&mut rest).map_err(|_| PathError::Number)?;
+        let digest = <[u8; 8]>::try_from(rest).map_err(|_| PathError::Number)?;
+        Ok(Notice { what, plan: PlanId { version, digest: u64::from_le_bytes(digest) } })
+    }
+
+    /// The record's body.
+    pub(crate) fn write(&self, path: u32) -> Vec<u8> {
+        let mut body = Vec::with_capacity(24);
+        varint::put(&mut body, path.into());
+        body.push(self.what as u8);
+        varint::put(&mut body, self.plan.version);
+        body.extend_from_slice(&self.plan.digest.to_le_bytes());
+        body
+    }
+}
 
 /// Reads what follows the number of the path: which node of the topology has restarted.
 pub(crate) fn read_restarted(mut body: &[u8]) -> Result<usize, PathError> {
@@ -221,6 +270,18 @@ mod tests {
         assert_eq!((take_path(&mut rest), Rejected::read(rest)), (Ok(300), Ok(rejected)));
         for wrong in [&body[2..10], &[&body[2..], &[0]].concat(), &[0, 0, 0, 0, 0, 0, 0, 0, 2]] {
             assert_eq!(Rejected::read(wrong), Err(PathError::Number), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn notices_round_trip() {
+        let plan = PlanId { version: 5, digest: 0x0807_0605_0403_0201 };
+        let notice = Notice { what: What::Released, plan };
+        let body = notice.write(300);
+        assert_eq!(body, [0xac, 2, 1, 5, 1, 2, 3, 4, 5, 6, 7, 8], "as docs/NETWORK.md has it");
+        assert_eq!(Notice::read(&body[2..]), Ok(notice));
+        for wrong in [&body[2..11], &[&body[2..], &[0]].concat(), &[2], &[]] {
+            assert_eq!(Notice::read(wrong), Err(PathError::Number), "{wrong:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A node on sockets.
 
 use super::record::OVERHEAD;
-use super::{Machine, Manifests, NodeSettings, RunningNetwork, SetupError};
+use super::{Machine, Manifests, NodeSettings, RunningNetwork, SetupError, Taken};
 use crate::keys::{Peer, PublicKey, SecretKey};
 use crate::link::{
     DeviceConfig, Hops, IpNet, LinkConfig, LinkError, Matching, PeerConfig, Policy, Shaping,
@@ -75,7 +75,6 @@ pub struct RunningNode {
     hops: Hops,
     name: String,
     neighbors: Vec<String>,
-    version: u64,
 }
 
 /// MTU of the access device: packets of this size fit a datagram on every hop, encoded or not.
@@ -122,11 +121,10 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     };
     let has_access = !network.prefixes[me].is_empty();
     let labels = neighbors.iter().map(|&node| network.name(node).to_owned()).collect();
-    let alpn = protocol(&config.network_secret, &network, &manifests);
+    let alpn = protocol(&config.network_secret, &network);
     let mut seed = [0; 8];
     seed.copy_from_slice(&digest(&SHA256, &config.network_secret).as_ref()[..8]);
     let settings = NodeSettings { seed: u64::from_le_bytes(seed), ..NodeSettings::default() };
-    let version = manifests.version();
     let machine = Machine::new(Arc::new(network), me, &manifests, settings, config.memory)?;
     let link = LinkConfig {
         secret,
@@ -141,16 +139,18 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
         agent: config.agent,
     };
     let hops = Hops::start(link, has_access, machine, alpn)?;
-    Ok(RunningNode { hops, name, neighbors: labels, version })
+    Ok(RunningNode { hops, name, neighbors: labels })
 }
 
 impl RunningNode {
     /// The state of the node.
     pub fn status(&self) -> NodeStatus {
-        let (hops, carried, (cached_bytes, cached_packets)) = self.hops.status();
+        let (hops, carried, (cached_bytes, cached_packets), plans) = self.hops.status();
         NodeStatus {
             name: self.name.clone(),
-            plan_version: self.version,
+            plan_version: plans.current.version,
+            next_plan: plans.next.or(plans.waiting).map(|plan| plan.version),
+            settled: plans.settled && plans.next.is_none() && plans.waiting.is_none(),
             neighbors: self.neighbors.clone(),
             cached_bytes,
             cached_packets,
@@ -159,15 +159,23 @@ impl RunningNode {
         }
     }
 
+    /// Takes a new plan while packets flow ([`Machine::take`]).
+    ///
+    /// # Errors
+    /// [`SetupError`]; the node goes on with its plan.
+    pub fn take(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        self.hops.take(manifests)
+    }
+
     /// Tells the neighbors that this node stops, and stops.
     pub async fn stop(self) {
         self.hops.stop().await;
     }
 }
 
-/// The application protocol between nodes: it has a digest of the network's secret, of the topology as
-/// far as paths depend on it, and of the manifests, so that nodes with others do not connect.
-fn protocol(secret: &[u8], network: &RunningNetwork, manifests: &Manifests) -> Vec<u8> {
+/// The application protocol between nodes: it has a digest of the network's secret, and of the topology as
+/// far as paths depend on it, so that nodes with others do not connect.
+fn protocol(secret: &[u8], network: &RunningNetwork) -> Vec<u8> {
     let mut all = ring::digest::Context::new(&SHA256);
     let mut add = |bytes: &[u8]| {
         all.update(&(bytes.len() as u64).to_le_bytes());
@@ -188,11 +196,7 @@ fn protocol(secret: &[u8], network: &RunningNetwork, manifests: &Manifests) -> V
         add(&link.to.0.to_le_bytes());
         add(&link.weight.to_le_bytes());
     }
-    let mut texts: Vec<String> = manifests.devices.iter().map(|one| one.to_json()).collect();
-    texts.extend(manifests.ingresses.iter().map(|one| one.to_json()));
-    texts.sort();
-    texts.iter().for_each(|text| add(text.as_bytes()));
     let digest = all.finish();
     let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("oncewire-node/1 {hex}").into_bytes()
+    format!("oncewire-node/2 {hex}").into_bytes()
 }

@@ -63,6 +63,22 @@ pub enum SetupError {
         /// Bytes that it may use.
         memory: u64,
     },
+    /// A plan that is older than one that the node has.
+    #[error("plan {new} is older than plan {old}, which this node has")]
+    Stale {
+        /// The newest plan that the node has.
+        old: u64,
+        /// The plan that was refused.
+        new: u64,
+    },
+    /// Another plan with the version of one that the node has.
+    #[error("this node has another plan of version {0}; a new plan needs a new version")]
+    SameVersion(u64),
+    /// A path goes another way in the new plan.
+    #[error(
+        "path {0} is another one in the new plan; was it made from the same topology, after the old plan?"
+    )]
+    Changed(u32),
     /// No memory for the fingerprint table.
     #[error("the engine cannot start: {0}")]
     Engine(#[source] Error),
@@ -181,6 +197,15 @@ impl RunningNetwork {
     }
 }
 
+/// Which plan: two of one version differ in their digests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanId {
+    /// Its version; 0 for no plan.
+    pub version: u64,
+    /// The first 8 bytes, little endian, of a SHA-256 over its manifests.
+    pub digest: u64,
+}
+
 /// All manifests of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests {
@@ -221,6 +246,24 @@ impl Manifests {
             }
         }
         Ok(Manifests { devices, ingresses })
+    }
+
+    /// Which plan these are of.
+    pub fn id(&self) -> PlanId {
+        if self.version() == 0 {
+            return PlanId::default();
+        }
+        let mut texts: Vec<String> = self.devices.iter().map(DeviceManifest::to_json).collect();
+        texts.extend(self.ingresses.iter().map(IngressManifest::to_json));
+        texts.sort();
+        let mut all = ring::digest::Context::new(&ring::digest::SHA256);
+        for text in &texts {
+            all.update(&(text.len() as u64).to_le_bytes());
+            all.update(text.as_bytes());
+        }
+        let mut digest = [0; 8];
+        digest.copy_from_slice(&all.finish().as_ref()[..8]);
+        PlanId { version: self.version(), digest: u64::from_le_bytes(digest) }
     }
 
     /// Version of the plan; 0 without one.

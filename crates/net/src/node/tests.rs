@@ -1,5 +1,7 @@
 //! Whole networks of nodes without sockets; the emulator is the judge.
 
+mod plans;
+
 use super::record::{PathPacket, Reason, Rejected, fields_of, invariant, take_path};
 use super::*;
 use oncewire_packet::fields::Headers;

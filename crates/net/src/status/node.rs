@@ -11,6 +11,10 @@ pub struct NodeStatus {
     pub name: String,
     /// Version of the plan that it carries out.
     pub plan_version: u64,
+    /// Version of the plan that comes next, while it is being brought in.
+    pub next_plan: Option<u64>,
+    /// Whether all nodes on its paths know that it uses its plan, and no other is coming.
+    pub settled: bool,
     /// Names of its neighbors: the peers of its hops, in their order.
     pub neighbors: Vec<String>,
     /// Bytes that it caches for paths of other nodes.
@@ -30,6 +34,8 @@ struct Keys<'a> {
     up: bool,
     name: &'a str,
     plan_version: u64,
+    next_plan: Option<u64>,
+    settled: bool,
     neighbors: &'a [String],
     cached_bytes: u64,
     cached_packets: u64,
@@ -47,6 +53,8 @@ impl Serialize for NodeStatus {
             up: self.hops.connected() == self.hops.peers.len(),
             name: &self.name,
             plan_version: self.plan_version,
+            next_plan: self.next_plan,
+            settled: self.settled,
             neighbors: &self.neighbors,
             cached_bytes: self.cached_bytes,
             cached_packets: self.cached_packets,

@@ -142,6 +142,16 @@ impl Ingress {
         self.cautious = self.cautious.saturating_sub(1);
     }
 
+    /// A later allocation may have so many bytes in all buckets.
+    pub fn expect(&mut self, bytes: u64) {
+        self.store.expect(bytes);
+    }
+
+    /// Matches of each pair of paths since this was called last, used or not.
+    pub fn take_pairs(&mut self) -> Pairs {
+        std::mem::take(&mut self.pairs)
+    }
+
     /// Switches to another allocation. Queues that keep their device keep their packets.
     pub fn switch(
         &mut self,

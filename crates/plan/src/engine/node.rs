@@ -34,6 +34,11 @@ impl Ranges {
         *size = size.saturating_add(bytes);
     }
 
+    /// Queues, and the bytes of each.
+    pub fn queues(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.queues.iter().map(|(&queue, &bytes)| (queue, bytes))
+    }
+
     /// Whether packets of this path with this hash are cached.
     pub fn hold(&self, path: u32, hash: HeaderHash) -> bool {
         let range = self.of_paths.get(&path);

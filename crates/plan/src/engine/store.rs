@@ -125,11 +125,7 @@ impl Store {
         Ok(Self {
             copies,
             slack,
-            // What is left at the ring's end is lost to it.
-            most: bytes
-                .saturating_mul(slack)
-                .saturating_add(2 * MAX_PAYLOAD as u64)
-                .clamp(MIN_RING, Geometry::MAX_CAPACITY),
+            most: largest_ring(bytes, slack),
             expected_rate,
             held: 0,
             epoch: 0,
@@ -263,6 +259,11 @@ impl Store {
             over = over.saturating_sub(first.size);
         }
         false
+    }
+
+    /// The buckets may grow to so many bytes.
+    pub(crate) fn expect(&mut self, bytes: u64) {
+        self.most = self.most.max(largest_ring(bytes, self.slack));
     }
 
     /// Starts a retention epoch.
@@ -534,6 +535,14 @@ impl Store {
             &mut self.fingerprints,
         );
     }
+}
+
+/// The largest ring of a store of so many bytes. What is left at the ring's end is lost to it.
+fn largest_ring(bytes: u64, slack: u64) -> u64 {
+    bytes
+        .saturating_mul(slack)
+        .saturating_add(2 * MAX_PAYLOAD as u64)
+        .clamp(MIN_RING, Geometry::MAX_CAPACITY)
 }
 
 fn ring(capacity: u64, expected_rate: f64, copies: u8) -> Result<(Geometry, Index), Error> {

@@ -1,0 +1,363 @@
+//! New plans while packets flow: by acknowledgments on the paths themselves, without a clock and
+//! without a controller (`docs/NETWORK.md`, "New plans").
+
+use super::machine::{Machine, Place, Step};
+use super::part::Part;
+use super::record::{ANSWER, NOTICE, Notice, PathError, What};
+use super::setup::{Manifests, PlanId, SetupError};
+use oncewire_plan::DeviceId;
+use oncewire_plan::engine::{Node, Ranges};
+use oncewire_session::link::NodeKind;
+use std::collections::{BTreeSet, HashMap};
+
+/// Nanoseconds after which a notice that nobody has answered is sent again.
+const AGAIN: u64 = 1_000_000_000;
+/// Nanoseconds after which an ingress tells nodes again which plan it has: some may have restarted.
+const REMIND: u64 = 30 * AGAIN;
+
+/// What became of a new plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The node has it already.
+    Known,
+    /// It is being brought in: packets go on.
+    Begun,
+    /// It comes after the one that is being brought in.
+    Waits,
+    /// It does not follow the plan of this node, which has missed some: caches are empty again.
+    Replaced,
+}
+
+/// The plans of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plans {
+    /// The plan that the node carries out.
+    pub current: PlanId,
+    /// The one that is being brought in.
+    pub next: Option<PlanId>,
+    /// The one that comes after that.
+    pub waiting: Option<PlanId>,
+    /// Whether all nodes on its paths know that the ingress here uses its plan.
+    pub settled: bool,
+}
+
+/// The plans of a machine.
+pub(super) struct Versions {
+    pub(super) current: Part,
+    /// The plan that is being brought in: its ranges are honored beside those of `current`.
+    next: Option<Next>,
+    waiting: Option<Part>,
+    phase: Phase,
+    /// When notices are sent again.
+    due: u64,
+}
+
+struct Next {
+    part: Part,
+    /// Paths whose ingress uses it.
+    released: BTreeSet<u32>,
+    /// Whether the ingress here does.
+    has_switched: bool,
+}
+
+/// What the ingress here has to say, and the paths where it is not answered yet.
+enum Phase {
+    /// May the next plan be used?
+    Asking(BTreeSet<u32>),
+    /// It is used.
+    Releasing(PlanId, BTreeSet<u32>),
+}
+
+impl Versions {
+    pub(super) fn new(current: Part) -> Versions {
+        let phase = Phase::Releasing(current.plan, beginning([&current]));
+        Versions { current, next: None, waiting: None, phase, due: 0 }
+    }
+
+    fn newest(&self) -> PlanId {
+        let next = self.next.as_ref().map(|next| next.part.plan);
+        self.waiting.as_ref().map(|part| part.plan).or(next).unwrap_or(self.current.plan)
+    }
+
+    /// Whether this node does as the plan says, or has nothing to do with it any more.
+    fn has(&self, plan: PlanId) -> bool {
+        plan.version < self.current.plan.version
+            || plan == self.current.plan
+            || self.next.as_ref().is_some_and(|next| next.part.plan == plan)
+    }
+
+    fn is_settled(&self) -> bool {
+        matches!(&self.phase, Phase::Releasing(_, open) if open.is_empty())
+    }
+}
+
+/// Paths that begin here.
+fn beginning<'a>(parts: impl IntoIterator<Item = &'a Part>) -> BTreeSet<u32> {
+    let places = parts.into_iter().flat_map(|part| &part.places);
+    places.filter(|(_, place)| place.before.is_none()).map(|(&path, _)| path).collect()
+}
+
+impl Machine {
+    /// The plans of this node.
+    pub fn plans(&self) -> Plans {
+        let Versions { current, next, waiting, .. } = &self.versions;
+        Plans {
+            current: current.plan,
+            next: next.as_ref().map(|next| next.part.plan),
+            waiting: waiting.as_ref().map(|part| part.plan),
+            settled: self.versions.is_settled(),
+        }
+    }
+
+    /// Takes a new plan. The node caches as it says beside the old one from now on; its ingress uses
+    /// it when all nodes on its paths have it; and the old one goes when all ingresses do.
+    ///
+    /// # Errors
+    /// [`SetupError`] for a plan that is older than one that the node has, does not fit the network,
+    /// or needs more memory than there is. The node goes on as before.
+    pub fn take(&mut self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        let (new, newest) = (manifests.id(), self.versions.newest());
+        if new == newest {
+            return Ok(Taken::Known);
+        }
+        if new.version == newest.version {
+            return Err(SetupError::SameVersion(new.version));
+        }
+        if new.version < newest.version {
+            return Err(SetupError::Stale { old: newest.version, new: new.version });
+        }
+        let part = Part::new(&self.network, self.me, manifests, self.settings.rules)?;
+        let before = match &self.versions.next {
+            Some(next) => &next.part,
+            None => &self.versions.current,
+        };
+        if before.plan.version == 0 || (new.version - before.plan.version).is_multiple_of(2) {
+            self.fits(part.memory(None))?;
+            self.replace(part)?;
+            return Ok(Taken::Replaced);
+        }
+        part.follows(before)?;
+        self.fits(part.memory(Some(before)))?;
+        if self.versions.next.is_some() || !self.versions.is_settled() {
+            self.versions.waiting = Some(part);
+            return Ok(Taken::Waits);
+        }
+        self.begin(part);
+        Ok(Taken::Begun)
+    }
+
+    pub(super) fn fits(&self, needed: u64) -> Result<(), SetupError> {
+        match self.memory.filter(|&memory| memory < needed) {
+            Some(memory) => Err(SetupError::Memory { needed, memory }),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins anew with a plan, with empty caches.
+    pub(super) fn replace(&mut self, part: Part) -> Result<(), SetupError> {
+        let version = part.plan.version;
+        let begins = part.begins.as_ref();
+        let entrance = begins.map(|begins| begins.entrance(version, &self.settings)).transpose()?;
+        self.devices.clear();
+        for (&device, ranges) in &part.devices {
+            let mut node = Node::default();
+            node.install(version as u32, ranges.clone());
+            self.devices.insert(device, node);
+        }
+        self.entrance = entrance;
+        self.places = part.places.clone();
+        self.versions = Versions::new(part);
+        Ok(())
+    }
+
+    /// Honors a plan beside the old one.
+    fn begin(&mut self, part: Part) {
+        let version = part.plan.version as u32;
+        let devices: BTreeSet<DeviceId> =
+            part.devices.keys().chain(self.devices.keys()).copied().collect();
+        for device in devices {
+            // Of a device that the plan leaves out, nothing stays.
+            let ranges = part.devices.get(&device).cloned().unwrap_or_else(Ranges::default);
+            self.devices.entry(device).or_default().install(version, ranges);
+        }
+        for (&path, place) in &part.places {
+            let before = self.places.get(&path).and_then(|place| place.device);
+            self.places.insert(path, Place { device: place.device.or(before), ..*place });
+        }
+        let has_switched = part.begins.is_none() && self.entrance.is_none();
+        if !has_switched {
+            self.versions.phase = Phase::Asking(beginning([&part]));
+        }
+        self.versions.next = Some(Next { part, released: BTreeSet::new(), has_switched });
+        self.versions.due = 0;
+    }
+
+    /// Sends what neighbors have not answered, `now` nanoseconds since the start; and goes on with
+    /// plans. To be called every so often, a few times a second.
+    pub fn tick(&mut self, now: u64, out: &mut Vec<Step>) {
+        self.advance(out);
+        if now < self.versions.due {
+            return;
+        }
+        if self.versions.is_settled() && self.versions.next.is_none() {
+            let all = beginning([&self.versions.current]);
+            self.versions.phase = Phase::Releasing(self.versions.current.plan, all);
+        }
+        self.announce(out);
+        self.versions.due = now + if self.versions.is_settled() { REMIND } else { AGAIN };
+    }
+
+    /// Sends the notices that are not answered yet.
+    fn announce(&self, out: &mut Vec<Step>) {
+        let next = self.versions.next.as_ref().map(|next| next.part.plan);
+        let (what, plan, open) = match &self.versions.phase {
+            Phase::Asking(open) => (What::Ready, next.unwrap_or_default(), open),
+            Phase::Releasing(plan, open) => (What::Released, *plan, open),
+        };
+        for &path in open {
+            if let Some(to) = self.places.get(&path).and_then(|place| place.after) {
+                let body = Notice { what, plan }.write(path);
+                out.push(Step::Send { to, kind: NodeKind::Path, bits: NOTICE, body });
+            }
+        }
+    }
+
+    /// A notice on its path.
+    pub(super) fn noticed(
+        &mut self,
+        from: usize,
+        path: u32,
+        body: &[u8],
+        out: &mut Vec<Step>,
+    ) -> Result<(), PathError> {
+        let notice = Notice::read(body)?;
+        let Some(&place) = self.places.get(&path).filter(|place| place.before == Some(from)) else {
+            self.counters.wrong_neighbor += 1;
+            return Ok(());
+        };
+        // Who caches nothing of the path has nothing to be ready with.
+        if place.device.is_some() && !self.versions.has(notice.plan) {
+            return Ok(());
+        }
+        if let Some(next) = &mut self.versions.next
+            && notice == (Notice { what: What::Released, plan: next.part.plan })
+        {
+            next.released.insert(path);
+        }
+        match place.after {
+            Some(to) => {
+                let body = notice.write(path);
+                out.push(Step::Send { to, kind: NodeKind::Path, bits: NOTICE, body });
+            }
+            None => {
+                let answer = |to| {
+                    let body = notice.write(path);
+                    Step::Send { to, kind: NodeKind::Back, bits: ANSWER, body }
+                };
+                out.extend(place.before.map(answer));
+            }
+        }
+        self.advance(out);
+        Ok(())
+    }
+
+    /// The answer to a notice, on its way to the ingress.
+    pub(super) fn answered(
+        &mut self,
+        from: usize,
+        path: u32,
+        body: &[u8],
+        out: &mut Vec<Step>,
+    ) -> Result<(), PathError> {
+        let answer = Notice::read(body)?;
+        let Some(&place) = self.places.get(&path).filter(|place| place.after == Some(from)) else {
+            self.counters.wrong_neighbor += 1;
+            return Ok(());
+        };
+        if let Some(to) = place.before {
+            let body = answer.write(path);
+            out.push(Step::Send { to, kind: NodeKind::Back, bits: ANSWER, body });
+            return Ok(());
+        }
+        let next = self.versions.next.as_ref().map(|next| next.part.plan);
+        match &mut self.versions.phase {
+            Phase::Asking(open) if answer.what == What::Ready && Some(answer.plan) == next => {
+                open.remove(&path);
+            }
+            Phase::Releasing(plan, open)
+                if answer == Notice { what: What::Released, plan: *plan } =>
+            {
+                open.remove(&path);
+            }
+            _ => {}
+        }
+        self.advance(out);
+        Ok(())
+    }
+
+    /// Takes the steps that are possible now.
+    fn advance(&mut self, out: &mut Vec<Step>) {
+        let is_ready = matches!(&self.versions.phase, Phase::Asking(open) if open.is_empty());
+        if is_ready && self.switch() {
+            self.announce(out);
+        }
+        if self.is_released() {
+            self.retire();
+        }
+        if self.versions.next.is_none()
+            && self.versions.is_settled()
+            && let Some(part) = self.versions.waiting.take()
+        {
+            self.begin(part);
+            // Without paths from here, or devices, it is done already.
+            self.advance(out);
+        }
+    }
+
+    /// The ingress here uses the next plan.
+    fn switch(&mut self) -> bool {
+        let Machine { versions, entrance, settings, .. } = self;
+        let Some(next) = versions.next.as_mut().filter(|next| !next.has_switched) else {
+            return false;
+        };
+        next.has_switched = true;
+        let plan = next.part.plan;
+        match (&next.part.begins, entrance.as_mut()) {
+            (Some(begins), Some(entrance)) => {
+                begins.switch(plan.version, entrance, settings.rules);
+            }
+            // The other plan has no paths from here. If memory lacks now, they have no matches.
+            (Some(begins), None) => *entrance = begins.entrance(plan.version, settings).ok(),
+            (None, _) => *entrance = None,
+        }
+        versions.phase = Phase::Releasing(plan, beginning([&versions.current, &next.part]));
+        self.counters.plans += 1;
+        true
+    }
+
+    /// Whether all ingresses of paths through devices here use the next plan.
+    fn is_released(&self) -> bool {
+        let Some(next) = &self.versions.next else { return false };
+        let cached = |(_, place): &(&u32, &Place)| place.before.is_some() && place.device.is_some();
+        next.has_switched
+            && self.places.iter().filter(cached).all(|(path, _)| next.released.contains(path))
+    }
+
+    /// The old plan goes.
+    fn retire(&mut self) {
+        let Some(next) = self.versions.next.take() else { return };
+        self.devices.values_mut().for_each(|node| node.retire(next.part.plan.version as u32));
+        self.devices.retain(|device, _| next.part.devices.contains_key(device));
+        // Notices of paths that have gone may still be on their way.
+        let mut places: HashMap<u32, Place> = next.part.places.clone();
+        if let Phase::Releasing(_, open) = &self.versions.phase {
+            for path in open {
+                if let Some(&place) = self.places.get(path) {
+                    places.entry(*path).or_insert(place);
+                }
+            }
+        }
+        self.places = places;
+        self.versions.current = next.part;
+    }
+}
