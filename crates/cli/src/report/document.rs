@@ -23,6 +23,10 @@ pub(super) fn document(sums: &Sums, price: Option<&Price>, of: &str) -> Value {
         let name = (!peer.name.is_empty()).then_some(&peer.name);
         json!({ "public_key": peer.key, "name": name, "carried": amounts(one) })
     });
+    let services = sums
+        .services
+        .iter()
+        .map(|(service, one)| json!({ "name": service.name, "carried": amounts(one) }));
     let days = sums.days.iter().map(|(day, one)| {
         json!({
             "day": date(*day),
@@ -41,6 +45,7 @@ pub(super) fn document(sums: &Sums, price: Option<&Price>, of: &str) -> Value {
         "price": price.map(ToString::to_string),
         "carried": amounts(&sums.all.amounts),
         "peers": peers.collect::<Vec<_>>(),
+        "services": services.collect::<Vec<_>>(),
         "days": days.collect::<Vec<_>>(),
     })
 }

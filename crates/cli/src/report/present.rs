@@ -2,11 +2,12 @@
 
 use super::price::Price;
 use super::sums::{DAY, Sums, clock, date, moment, saved};
-use oncewire_net::history::Amounts;
+use oncewire_net::history::{Amounts, PeerName};
 use oncewire_report::{
     Axis, Block, Cell, Chart, ChartKind, Column, Fact, Report, Section, Series, Summary, Table,
     TableView, Unit, format,
 };
+use std::sync::Arc;
 
 /// Bytes below which a share says nothing: handshakes and reports outweigh what is saved.
 const LITTLE: u64 = 64 << 10;
@@ -18,7 +19,20 @@ pub(super) fn report(sums: &Sums, price: Option<&Price>, of: &str) -> Report {
     let (since, until) = (moment(sums.since), moment(sums.until));
     let mut sections = vec![carried(sums, price)];
     if !sums.peers.is_empty() {
-        sections.push(peers(&sums.peers, price));
+        sections.push(by_name(
+            "peers",
+            ["Peers", "By peer, before encryption", "peer"],
+            &sums.peers,
+            price,
+        ));
+    }
+    if !sums.services.is_empty() {
+        sections.push(by_name(
+            "services",
+            ["Services", "By service, before encryption", "service"],
+            &sums.services,
+            price,
+        ));
     }
     if !sums.days.is_empty() {
         sections.push(days(sums, price));
@@ -217,21 +231,17 @@ fn chart(sums: &Sums) -> Chart {
     }
 }
 
-fn peers(
-    peers: &[(std::sync::Arc<oncewire_net::history::PeerName>, Amounts)],
+fn by_name(
+    id: &'static str,
+    [title, caption, first]: [&str; 3],
+    list: &[(Arc<PeerName>, Amounts)],
     price: Option<&Price>,
 ) -> Section {
-    let rows = peers
+    let rows = list
         .iter()
-        .map(|(peer, amounts)| row(peer.label(), amounts.content(), amounts.wire(), price))
+        .map(|(one, amounts)| row(one.label(), amounts.content(), amounts.wire(), price))
         .collect();
-    Section::new("peers", "Peers").table(table(
-        "peers",
-        "By peer, before encryption",
-        "peer",
-        price,
-        rows,
-    ))
+    Section::new(id, title).table(table(id, caption, first, price, rows))
 }
 
 fn days(sums: &Sums, price: Option<&Price>) -> Section {
@@ -290,9 +300,8 @@ mod tests {
     use super::super::sums::Sums;
     use super::*;
     use crate::terminal::{Page, columns};
-    use oncewire_net::history::{PeerName, PeerRecord, Record};
+    use oncewire_net::history::{PeerRecord, Record};
     use oncewire_report::html;
-    use std::sync::Arc;
 
     const BEGIN: u64 = 1_790_000_000;
 
@@ -328,6 +337,10 @@ mod tests {
                     flows: minute % 9,
                     amounts,
                     peers,
+                    services: vec![PeerRecord {
+                        peer: Arc::new(PeerName::of_service("<b>registry.example:443")),
+                        amounts,
+                    }],
                     ..Record::default()
                 }
             })
@@ -354,6 +367,8 @@ mod tests {
             "5 d, 100.0 % of the period",
             "2026-09-21",
             "branch-office-in-a-town-",
+            "By service, before encryption",
+            "<b>registry.example:443",
         ] {
             assert!(text.contains(shown), "{shown}: {text}");
         }

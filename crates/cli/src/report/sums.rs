@@ -21,6 +21,8 @@ pub(crate) struct Sums {
     pub(crate) all: Record,
     /// By peer, those with the most bytes first.
     pub(crate) peers: Vec<(Arc<PeerName>, Amounts)>,
+    /// By service, as peers.
+    pub(crate) services: Vec<(Arc<PeerName>, Amounts)>,
     /// By day (UTC), those without records left out.
     pub(crate) days: BTreeMap<u64, Record>,
     /// Length of a bar in seconds, and the bars.
@@ -37,21 +39,26 @@ impl Sums {
         let fits = |length: &&u64| (until - first) / **length < MOST_BARS;
         let length = *LENGTHS.iter().find(fits).unwrap_or(&DAY);
         let mut sums = Sums { since, until, length, ..Sums::default() };
-        let mut peers: HashMap<Arc<PeerName>, Amounts> = HashMap::new();
+        let mut by_name = [HashMap::<Arc<PeerName>, Amounts>::new(), HashMap::new()];
         for record in within {
             let start = |length: u64| record.time - record.time % length;
             // Peers are summed up without a limit to their number.
-            let sum = Record { peers: Vec::new(), ..record.clone() };
+            let sum = Record { peers: Vec::new(), services: Vec::new(), ..record.clone() };
             sums.all.add(&sum);
             sums.days.entry(start(DAY)).or_default().add(&sum);
             *sums.bars.entry(start(length)).or_default() += record.amounts;
-            for one in &record.peers {
-                *peers.entry(one.peer.clone()).or_default() += one.amounts;
+            for (sums, list) in by_name.iter_mut().zip([&record.peers, &record.services]) {
+                for one in list {
+                    *sums.entry(one.peer.clone()).or_default() += one.amounts;
+                }
             }
         }
-        sums.peers = peers.into_iter().collect();
-        sums.peers.sort_by(|(a, one), (b, other)| {
-            other.content().cmp(&one.content()).then_with(|| a.cmp(b))
+        [sums.peers, sums.services] = by_name.map(|all| {
+            let mut list: Vec<_> = all.into_iter().collect();
+            list.sort_by(|(a, one), (b, other)| {
+                other.content().cmp(&one.content()).then_with(|| a.cmp(b))
+            });
+            list
         });
         sums
     }
@@ -94,7 +101,11 @@ mod tests {
                 peer: Arc::new(PeerName::new("ow1a", (time % 2 == 1).then_some("odd"))),
                 amounts,
             };
-            Record { time, seconds: 60, amounts, peers: vec![peer], ..Record::default() }
+            let services = vec![PeerRecord {
+                peer: Arc::new(PeerName::of_service("pypi.example:443")),
+                amounts,
+            }];
+            Record { time, seconds: 60, amounts, peers: vec![peer], services, ..Record::default() }
         };
         let records = [one(10, 1), one(DAY - 1, 2), one(DAY, 4), one(3 * DAY, 8)];
         let sums = Sums::of(&records, 11, 3 * DAY);
@@ -103,6 +114,7 @@ mod tests {
         assert_eq!(sums.length, 3 * 3600);
         assert_eq!(sums.bars.len(), 3);
         assert_eq!(sums.peers[0].1.sent_bytes, 12);
+        assert_eq!((sums.services.len(), sums.services[0].1.sent_bytes), (1, 14));
         assert_eq!((sums.peers[1].0.label(), sums.peers[1].1.sent_bytes), ("odd".into(), 2));
         assert_eq!(saved(&sums.all.amounts), 11);
         assert_eq!((date(DAY - 1), clock(DAY - 1)), ("1970-01-01".into(), "23:59".into()));

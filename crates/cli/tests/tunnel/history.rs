@@ -47,6 +47,8 @@ fn a_history_survives_kills_and_belongs_to_one_process() {
     assert_eq!(received(&recorded.seconds), 2 * LEN as u64);
     let peers = recorded.minutes.iter().flat_map(|minute| &minute.peers);
     assert_eq!(peers.map(|one| one.amounts.received_bytes).sum::<u64>(), 2 * LEN as u64);
+    let services = recorded.minutes.iter().flat_map(|minute| &minute.services);
+    assert_eq!(services.map(|one| one.amounts.received_bytes).sum::<u64>(), 2 * LEN as u64);
     // A process that ends has written everything.
     assert_same(&fetch(tunnel.way(0)).unwrap(), &content, "the content");
     signal(&tunnel.connect.process, "TERM");

@@ -24,8 +24,10 @@ pub(super) const MINUTES_TABLE: TableDefinition<'static, u64, &[u8]> =
 
 /// Memory for pages, in bytes.
 const CACHE: usize = 2 << 20;
-/// Most peers that a file names. What later ones carry is in the sums only.
+/// Most peers and services that a file names. What later ones carry is in the sums only.
 const MOST_NAMES: usize = 4096;
+/// From here on, only peers get numbers: clients choose the names of services.
+const MOST_NAMES_WITH_SERVICES: usize = MOST_NAMES / 2;
 /// Seconds of a record in [`MINUTES_TABLE`].
 const MINUTE: u64 = 60;
 
@@ -69,8 +71,14 @@ impl HistoryFile {
             let mut names = transaction.open_table(NAMES).map_err(failure)?;
             let mut seconds = transaction.open_table(SECONDS_TABLE).map_err(failure)?;
             let mut minutes = transaction.open_table(MINUTES_TABLE).map_err(failure)?;
-            for peer in records.iter().flat_map(|record| &record.peers) {
-                self.number(&peer.peer, &mut names)?;
+            for record in records {
+                for (list, most) in
+                    [(&record.peers, MOST_NAMES), (&record.services, MOST_NAMES_WITH_SERVICES)]
+                {
+                    for one in list {
+                        self.number(&one.peer, most, &mut names)?;
+                    }
+                }
             }
             let numbers = &self.numbers;
             let put = |table: &mut Table<'_, u64, &[u8]>, time: u64, record: &Record| {
@@ -99,13 +107,14 @@ impl HistoryFile {
         transaction.commit().map_err(failure)
     }
 
-    /// Gives a peer a number, if there is one left.
+    /// Gives a peer or service a number, unless `most` are taken.
     fn number(
         &mut self,
         peer: &Arc<PeerName>,
+        most: usize,
         names: &mut Table<'_, u32, (&str, &str)>,
     ) -> Result<(), HistoryError> {
-        if self.numbers.contains_key(peer) || self.numbers.len() >= MOST_NAMES {
+        if self.numbers.contains_key(peer) || self.numbers.len() >= most {
             return Ok(());
         }
         let number = self.peers.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));

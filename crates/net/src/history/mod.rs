@@ -16,7 +16,9 @@ mod sampler;
 mod tests;
 
 pub use read::{Recorded, read};
-pub use record::{Amounts, MOST_PEERS, PeerName, PeerRecord, Record, RecordError};
+pub use record::{
+    Amounts, MOST_PEERS, MOST_RECORDED_SERVICES, PeerName, PeerRecord, Record, RecordError,
+};
 pub use recorder::History;
 pub(crate) use recorder::Recording;
 pub use sampler::Sampler;

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest file that is read: a month with [`MOST_PEERS`](super::MOST_PEERS) busy peers in every
-/// minute takes a third.
+/// Largest file that is read: a month with [`MOST_PEERS`](super::MOST_PEERS) busy peers and as
+/// many services as a record has in every minute takes half.
 const LARGEST: u64 = 512 << 20;
 /// What a file of redb begins with.
 const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 /// Peers of a record by name; what others carried is in the sum of the record only.
 pub const MOST_PEERS: usize = 64;
+/// Services of a record; as for peers.
+pub const MOST_RECORDED_SERVICES: usize = 32;
 /// Most characters of a name or key.
 const LONGEST_NAME: usize = 64;
 /// Most numbers of one set of [`Amounts`] that are read, for files of later versions.
@@ -97,16 +99,21 @@ impl PeerName {
         PeerName { key: bounded(key), name: bounded(name.unwrap_or_default()) }
     }
 
+    /// A service, which has no key. Clients of the tunnel choose its name.
+    pub fn of_service(name: &str) -> PeerName {
+        PeerName::new("", Some(name))
+    }
+
     /// What people call it: its name, or the beginning of its key.
     pub fn label(&self) -> String {
         if self.name.is_empty() { self.key.chars().take(11).collect() } else { self.name.clone() }
     }
 }
 
-/// What a peer's sessions carried. Wire bytes of a tunnel's peer are counted before encryption.
+/// What a peer's sessions carried, or the connections to a service. Wire bytes of a tunnel's peer are counted before encryption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerRecord {
-    /// The peer.
+    /// The peer, or the service.
     pub peer: Arc<PeerName>,
     /// What was carried.
     pub amounts: Amounts,
@@ -127,6 +134,9 @@ pub struct Record {
     pub amounts: Amounts,
     /// What was carried by peer: at most [`MOST_PEERS`], those with the most bytes.
     pub peers: Vec<PeerRecord>,
+    /// What was carried by service: at most [`MOST_RECORDED_SERVICES`], those with the most bytes.
+    /// Of their amounts, only bytes are known.
+    pub services: Vec<PeerRecord>,
 }
 
 /// A record that cannot be read.
@@ -141,38 +151,50 @@ impl Record {
         self.flows = self.flows.max(other.flows);
         self.peers_up = self.peers_up.max(other.peers_up);
         self.amounts += other.amounts;
-        for one in &other.peers {
-            match self.peers.iter_mut().find(|known| known.peer == one.peer) {
-                Some(known) => known.amounts += one.amounts,
-                None => self.peers.push(one.clone()),
+        for (sums, ones) in [(&mut self.peers, &other.peers), (&mut self.services, &other.services)]
+        {
+            for one in ones {
+                match sums.iter_mut().find(|known| known.peer == one.peer) {
+                    Some(known) => known.amounts += one.amounts,
+                    None => sums.push(one.clone()),
+                }
             }
         }
-        self.limit_peers();
+        self.limit();
     }
 
-    /// Keeps the peers with the most bytes.
-    pub(super) fn limit_peers(&mut self) {
-        if self.peers.len() > MOST_PEERS {
-            let size = |one: &PeerRecord| one.amounts.content().saturating_add(one.amounts.wire());
-            self.peers.sort_by_key(|one| std::cmp::Reverse(size(one)));
-            self.peers.truncate(MOST_PEERS);
+    /// Keeps the peers and services with the most bytes.
+    pub(super) fn limit(&mut self) {
+        for (list, most) in
+            [(&mut self.peers, MOST_PEERS), (&mut self.services, MOST_RECORDED_SERVICES)]
+        {
+            if list.len() > most {
+                let size =
+                    |one: &PeerRecord| one.amounts.content().saturating_add(one.amounts.wire());
+                list.sort_by_key(|one| std::cmp::Reverse(size(one)));
+                list.truncate(most);
+            }
         }
     }
 
     /// The value of a record in a file, whose key is its time: numbers in LEB128. `number` gives
-    /// that of a peer, or `None` if there are too many.
+    /// that of a peer or service, or `None` if there are too many. Services end it, if there are any:
+    /// files of earlier versions have none.
     pub(super) fn write(&self, mut number: impl FnMut(&Arc<PeerName>) -> Option<u32>) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         for value in [self.seconds, self.flows, self.peers_up] {
             put(&mut out, value);
         }
         put_amounts(&mut out, &self.amounts);
-        let numbered: Vec<_> =
-            self.peers.iter().filter_map(|one| Some((number(&one.peer)?, one))).collect();
-        put(&mut out, numbered.len() as u64);
-        for (number, one) in numbered {
-            put(&mut out, number.into());
-            put_amounts(&mut out, &one.amounts);
+        let lists = [&self.peers, &self.services];
+        for list in &lists[..if self.services.is_empty() { 1 } else { 2 }] {
+            let numbered: Vec<_> =
+                list.iter().filter_map(|one| Some((number(&one.peer)?, one))).collect();
+            put(&mut out, numbered.len() as u64);
+            for (number, one) in numbered {
+                put(&mut out, number.into());
+                put_amounts(&mut out, &one.amounts);
+            }
         }
         out
     }
@@ -186,19 +208,23 @@ impl Record {
     ) -> Result<Record, RecordError> {
         let from = &mut from;
         let (seconds, flows, peers_up) = (get(from)?, get(from)?, get(from)?);
-        let mut record =
-            Record { time, seconds, flows, peers_up, amounts: get_amounts(from)?, peers: vec![] };
-        let count = get(from)?;
-        if count > MOST_PEERS as u64 {
-            return Err(RecordError);
-        }
-        for _ in 0..count {
-            let number = u32::try_from(get(from)?).map_err(|_| RecordError)?;
-            let peer = peers.get(&number).ok_or(RecordError)?.clone();
-            record.peers.push(PeerRecord { peer, amounts: get_amounts(from)? });
-        }
+        let amounts = get_amounts(from)?;
+        let list = |from: &mut &[u8], most: usize| -> Result<Vec<PeerRecord>, RecordError> {
+            let count = get(from)?;
+            if count > most as u64 {
+                return Err(RecordError);
+            }
+            let read = |_| {
+                let number = u32::try_from(get(from)?).map_err(|_| RecordError)?;
+                let peer = peers.get(&number).ok_or(RecordError)?.clone();
+                Ok(PeerRecord { peer, amounts: get_amounts(from)? })
+            };
+            (0..count).map(read).collect()
+        };
+        let of_peers = list(from, MOST_PEERS)?;
+        let services = if from.is_empty() { vec![] } else { list(from, MOST_RECORDED_SERVICES)? };
         // More may follow in a later version.
-        Ok(record)
+        Ok(Record { time, seconds, flows, peers_up, amounts, peers: of_peers, services })
     }
 }
 

@@ -1,6 +1,7 @@
 //! From states of a process to what happened between them.
 
 use super::record::{Amounts, PeerName, PeerRecord, Record};
+use crate::services::ServiceCounters;
 use crate::status::{Document, LinkStatus, PeerStatus, SessionStatus, Status, Traffic};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ struct Moment {
     flows: u64,
     peers_up: u64,
     parts: Vec<Part>,
+    services: HashMap<String, Amounts>,
 }
 
 /// Remembers a state, and says what happened since.
@@ -95,6 +97,11 @@ fn tunnel(
         flows: status.sessions.iter().map(|one| one.here.flows).sum(),
         peers_up: status.sessions.iter().filter(is_up).count() as u64,
         parts,
+        services: status
+            .services
+            .iter()
+            .map(|one| (one.name.clone(), of_service(&one.counters)))
+            .collect(),
     }
 }
 
@@ -124,6 +131,20 @@ fn of_session(session: &SessionStatus) -> Amounts {
     }
 }
 
+fn of_service(counters: &ServiceCounters) -> Amounts {
+    Amounts {
+        sent_bytes: counters.sent_bytes,
+        received_bytes: counters.received_bytes,
+        wire_sent_bytes: counters.wire_sent_bytes,
+        wire_received_bytes: counters.wire_received_bytes,
+        matched_bytes: counters.matched_bytes,
+        encrypted_bytes: counters.encrypted_bytes,
+        incompressible_bytes: counters.incompressible_bytes,
+        small_bytes: counters.small_bytes,
+        ..Amounts::default()
+    }
+}
+
 fn link(
     status: &LinkStatus,
     at: Instant,
@@ -140,6 +161,7 @@ fn link(
         flows: 0,
         peers_up: status.connected() as u64,
         parts: status.peers.iter().map(part).collect(),
+        services: HashMap::new(),
     }
 }
 
@@ -187,7 +209,17 @@ fn record(before: Option<&Moment>, now: &Moment, time: u64, seconds: u64) -> Rec
             None => record.peers.push(PeerRecord { peer: part.peer.clone(), amounts: change }),
         }
     }
-    record.limit_peers();
+    for (name, amounts) in &now.services {
+        // One that was forgotten meanwhile starts again.
+        let old = before.and_then(|before| before.services.get(name)).copied();
+        let change = amounts.since(&old.unwrap_or_default());
+        if change != Amounts::default() {
+            let peer = Arc::new(PeerName::of_service(name));
+            record.services.push(PeerRecord { peer, amounts: change });
+        }
+    }
+    record.services.sort_by(|a, b| a.peer.cmp(&b.peer));
+    record.limit();
     let zero = Amounts::default();
     let totals = now.totals.since(before.map_or(&zero, |before| &before.totals));
     // What sessions know, with the bytes of the whole process: those of sessions that ended, too.

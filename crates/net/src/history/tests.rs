@@ -1,6 +1,9 @@
 use super::file::HistoryFile;
 use super::*;
-use crate::status::{Counters, Document, LinkStatus, PeerStatus, SessionStatus, Status, Traffic};
+use crate::services::ServiceCounters;
+use crate::status::{
+    Counters, Document, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status, Traffic,
+};
 use oncewire_session::Metrics;
 use oncewire_session::link::SenderStats;
 use std::collections::BTreeMap;
@@ -25,6 +28,7 @@ fn record(time: u64, bytes: u64) -> Record {
         peers_up: 2,
         amounts: Amounts { sent_bytes: 2 * bytes, ..amounts },
         peers: vec![peer("a"), peer("b")],
+        services: vec![],
     }
 }
 
@@ -100,6 +104,69 @@ fn samples_are_changes_and_sessions_may_come_and_go() {
     // The state came late, and the older session of a ended.
     let fifth = at(5, 210, vec![session("a", 4, 3), session("b", 8, 63)]);
     assert_eq!(of(&fifth), [("a".into(), 1), ("b".into(), 2)]);
+}
+
+#[test]
+fn services_are_recorded_and_records_without_them_are_read() {
+    let mut all = record(60, 12_345);
+    let before = all.write(|peer| Some(u32::from(peer.name == "b")));
+    let service = |name: &str, bytes| PeerRecord {
+        peer: Arc::new(PeerName::of_service(name)),
+        amounts: Amounts { received_bytes: bytes, ..Amounts::default() },
+    };
+    all.services = vec![service("pypi.example:443", 7), service("b.example:80", 9)];
+    let names = all.peers.iter().chain(&all.services).map(|one| one.peer.clone());
+    let peers: BTreeMap<u32, _> = (0..).zip(names).collect();
+    let number = |peer: &Arc<PeerName>| peers.iter().find(|one| one.1 == peer).map(|one| *one.0);
+    let written = all.write(number);
+    assert_eq!(Record::read(60, &written, &peers), Ok(all.clone()));
+    let without = Record { services: vec![], ..all.clone() };
+    for end in 0..written.len() {
+        // One that ends with its peers is whole: earlier versions wrote it so.
+        let expected = if end == before.len() { Ok(without.clone()) } else { Err(RecordError) };
+        assert_eq!(Record::read(60, &written[..end], &peers), expected, "{end}");
+    }
+
+    let begun = Instant::now();
+    let mut sampler = Sampler::default();
+    let mut at = |second: u64, services: &[(&str, u64)]| {
+        let services = services.iter().map(|&(name, bytes)| ServiceStatus {
+            name: name.into(),
+            counters: ServiceCounters { sent_bytes: bytes, ..ServiceCounters::default() },
+        });
+        let status = Status { services: services.collect(), ..Status::default() };
+        let at = begun + Duration::from_secs(second);
+        let record = sampler.sample(&Document::Tunnel(Box::new(status)), at, second, 1);
+        let of = |one: &PeerRecord| (one.peer.label(), one.amounts.sent_bytes);
+        record.services.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(at(1, &[("a:1", 5), ("b:1", 6)]), [("a:1".into(), 5), ("b:1".into(), 6)]);
+    assert_eq!(at(2, &[("a:1", 5), ("b:1", 8)]), [("b:1".into(), 2)]);
+    // One was forgotten, and came back.
+    assert_eq!(at(3, &[("a:1", 9)]), [("a:1".into(), 4)]);
+    assert_eq!(at(4, &[("a:1", 9), ("b:1", 3)]), [("b:1".into(), 3)]);
+    let names: Vec<String> = (0..99).map(|at| format!("{at}:1")).collect();
+    let many: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
+    assert_eq!(at(5, &many).len(), MOST_RECORDED_SERVICES);
+}
+
+#[test]
+fn names_that_clients_choose_leave_numbers_to_peers() {
+    let (_dir, path) = place();
+    let (mut file, _) = HistoryFile::open(&path).unwrap();
+    let hostile = |at: u64| {
+        let name = |n| PeerName::of_service(&format!("{at}-{n}.example:1\u{1b}"));
+        let amounts = Amounts { sent_bytes: 1, ..Amounts::default() };
+        let services = (0..32).map(|n| PeerRecord { peer: Arc::new(name(n)), amounts }).collect();
+        Record { time: at, seconds: 1, services, ..Record::default() }
+    };
+    file.append(&(0..200).map(hostile).collect::<Vec<_>>()).unwrap();
+    file.append(&[record(200, 5)]).unwrap();
+    drop(file);
+    let recorded = read(&path).unwrap();
+    assert_eq!(recorded.peers.len(), 2048 + 2);
+    assert_eq!(recorded.seconds[200].peers.len(), 2);
+    assert!(recorded.peers.values().all(|one| !one.name.contains('\u{1b}')));
 }
 
 #[test]
