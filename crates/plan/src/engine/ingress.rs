@@ -147,11 +147,6 @@ impl Ingress {
         self.store.expect(bytes);
     }
 
-    /// Matches of each pair of paths since this was called last, used or not.
-    pub fn take_pairs(&mut self) -> Pairs {
-        std::mem::take(&mut self.pairs)
-    }
-
     /// Switches to another allocation. Queues that keep their device keep their packets.
     pub fn switch(
         &mut self,
