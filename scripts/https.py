@@ -84,11 +84,11 @@ class Origin(http.server.SimpleHTTPRequestHandler):
         return body
 
 
-def serve_origin(directory, certificate, key):
+def serve_origin(directory, certificate, key, address="127.0.0.1", port=0):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     handler = lambda *args: Origin(*args, directory=str(directory))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = http.server.ThreadingHTTPServer((address, port), handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_address[1]
