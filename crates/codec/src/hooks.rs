@@ -22,7 +22,7 @@ const OFFSETS: u64 = (1 << OFFSET_BITS) - 1;
 /// Bytes of log for each slot.
 const BYTES_PER_SLOT: u64 = 8 << 10;
 /// Hits of one distance lead to content before the first one and after the last, at most so far.
-const REACH: u64 = 16 << 10;
+const REACH: u64 = 64 << 10;
 /// Shortest stretch that is worth a read, in bytes.
 const WORTH: u64 = 512;
 
@@ -118,15 +118,23 @@ impl Hooks {
     /// Ranges of the log that probably hold what content of `len` bytes repeats, whose markers these
     /// are: at most `most`, disjoint in the content, each within `stored`. Hits above `stored` are in
     /// memory. Nothing is verified.
+    ///
+    /// `next` is where content goes on that precedes this one, if it was found; it becomes where this
+    /// content goes on.
     pub fn look(
         &self,
         markers: &[Hook],
         len: usize,
         stored: &Range<u64>,
+        next: &mut Option<u64>,
         most: usize,
     ) -> Vec<Range<u64>> {
         // Where hits at the same distance begin and end in the content, and that distance.
         let mut stretches: Vec<(u64, u64, Option<u64>)> = Vec::new();
+        // Where pieces are short, some have no hook.
+        stretches.extend(
+            next.take().filter(|next| stored.contains(next)).map(|next| (0, 0, Some(next))),
+        );
         for hook in markers {
             let Some(offset) = self.find(hook.fingerprint) else { continue };
             let at = u64::from(hook.at);
@@ -138,6 +146,10 @@ impl Hooks {
             }
         }
         let len = len as u64;
+        *next = stretches
+            .last()
+            .filter(|(_, last, _)| last + REACH >= len)
+            .and_then(|(_, _, distance)| Some((*distance)? + len));
         let mut found = Vec::new();
         for (nth, &(first, last, distance)) in stretches.iter().enumerate() {
             let Some(distance) = distance else { continue };
@@ -187,7 +199,8 @@ mod tests {
         for nth in 0..40 {
             let at = 50_000 + nth * 99_991;
             let part = &stored[at..at + 40_000];
-            let found = hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, 8);
+            let found =
+                hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, &mut None, 8);
             missed += usize::from(found.is_empty());
             for range in &found {
                 assert!(
@@ -200,18 +213,53 @@ mod tests {
     }
 
     #[test]
+    fn short_pieces_without_hooks_go_on_where_the_last_one_was_found() {
+        let stored = content(6, 1 << 20);
+        let hooks = noted(&stored);
+        let lies_in = 1000..1000 + (1 << 20);
+        let covered = |goes_on: bool| {
+            let mut next = None;
+            let mut covered = 0;
+            for (nth, piece) in stored.chunks(2048).enumerate() {
+                if !goes_on {
+                    next = None;
+                }
+                let found =
+                    hooks.look(&markers(piece, Domain(5), 9), piece.len(), &lies_in, &mut next, 8);
+                let at = 1000 + nth as u64 * 2048;
+                for range in found {
+                    assert!(at <= range.start && range.end <= at + 2048, "{range:?} at {at}");
+                    covered += range.end - range.start;
+                }
+            }
+            covered
+        };
+        assert!(covered(true) > (1 << 20) - 40_000, "{}", covered(true));
+        assert!(covered(false) < (1 << 19), "{}", covered(false));
+        // Other content ends it after a while.
+        let (mut next, other) = (Some(500_000), content(7, 200_000));
+        let pieces = other.chunks(100_000).map(|piece| {
+            hooks.look(&markers(piece, Domain(5), 9), piece.len(), &lies_in, &mut next, 8).len()
+        });
+        assert_eq!(pieces.collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
     fn another_domain_or_key_or_place_finds_nothing() {
         let stored = content(2, 1 << 20);
         let hooks = noted(&stored);
         let all = 1000..1000 + (1 << 20);
         let look = |domain, key, range: &Range<u64>| {
-            hooks.look(&markers(&stored, domain, key), stored.len(), range, 1000).len()
+            hooks.look(&markers(&stored, domain, key), stored.len(), range, &mut None, 1000).len()
         };
         assert!(look(Domain(5), 9, &all) > 0);
         assert_eq!(look(Domain(6), 9, &all), 0);
         assert_eq!(look(Domain(5), 8, &all), 0);
         assert_eq!(look(Domain(5), 9, &(0..1000)), 0, "not on disk any more");
-        assert_eq!(hooks.look(&markers(&content(3, 1 << 20), Domain(5), 9), 1 << 20, &all, 9), []);
+        assert_eq!(
+            hooks.look(&markers(&content(3, 1 << 20), Domain(5), 9), 1 << 20, &all, &mut None, 9),
+            []
+        );
     }
 
     #[test]
@@ -220,8 +268,9 @@ mod tests {
         let mut hooks = noted(&[&old[..], &new[..]].concat());
         let part = [&old[..100_000], &new[..50_000]].concat();
         let stored = 1000..201_000;
-        let look =
-            |hooks: &Hooks| hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, 100);
+        let look = |hooks: &Hooks| {
+            hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, &mut None, 100)
+        };
         assert!(look(&hooks).iter().all(|range| range.end <= 101_000 + REACH));
         assert!(!look(&hooks).is_empty());
         hooks.note(&markers(&old, Domain(5), 9), 500_000);

@@ -105,6 +105,8 @@ pub(crate) struct Flow {
     /// Bytes at its front that were looked up in what lies on disk, and stretches of the disk that
     /// they wait for.
     pub(crate) examined: usize,
+    /// Where in the sending log content goes on that was found on disk.
+    pub(crate) on_disk: Option<u64>,
     pub(crate) recalls: usize,
     /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
@@ -159,6 +161,7 @@ impl Flow {
             cut: false,
             send: SendQueue::default(),
             examined: 0,
+            on_disk: None,
             recalls: 0,
             sent: 0,
             credit,

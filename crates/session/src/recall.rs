@@ -136,17 +136,19 @@ impl Recall {
         key: u64,
         geometry: Geometry,
         content: &[u8],
+        next: &mut Option<u64>,
         now: Instant,
     ) -> Vec<(FetchId, Range<u64>)> {
         // What is not there any more when the next blocks were encoded is not in memory.
         let memory = geometry.floor(self.end + MARGIN, 0);
         let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
         if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
+            *next = None;
             return Vec::new();
         }
         let hooks: Vec<Hook> = markers(content, at.domain, key);
         let mut found = Vec::new();
-        for range in self.hooks.look(&hooks, content.len(), &stored, MOST_OF_ONE) {
+        for range in self.hooks.look(&hooks, content.len(), &stored, next, MOST_OF_ONE) {
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && self.fetches.len() + self.ready.len() < MOST {
                 let generation = geometry.generation_start(start) + geometry.capacity();

@@ -63,11 +63,12 @@ impl Outgoing {
         flow: FlowId,
         domain: Domain,
         content: &[u8],
+        next: &mut Option<u64>,
         now: Instant,
     ) -> Vec<(FetchId, Range<u64>)> {
         let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else { return Vec::new() };
         let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0 };
-        recall.look(&at, log.key, self.geometry, content, now)
+        recall.look(&at, log.key, self.geometry, content, next, now)
     }
 
     /// Appends content to the log that was read from disk, and RECALL to `out`.

@@ -79,7 +79,8 @@ impl Session {
         let mut content = Vec::new();
         flow.send.copy_front(flow.sendable().min(LOOK), &mut content);
         flow.examined = content.len();
-        let found = self.outgoing.look_on_disk(lane, id, flow.stream.domain(), &content, now);
+        let (domain, next) = (flow.stream.domain(), &mut flow.on_disk);
+        let found = self.outgoing.look_on_disk(lane, id, domain, &content, next, now);
         flow.recalls = found.len();
         let is_waiting = !found.is_empty();
         self.events.extend(found.into_iter().map(|(id, range)| Event::Fetch {

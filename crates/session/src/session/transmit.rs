@@ -317,6 +317,8 @@ impl Session {
                 continue;
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
+            // Nothing that was not looked up.
+            let len = if flow.examined > 0 { len.min(flow.examined) } else { len };
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
