@@ -134,6 +134,8 @@ impl Endpoint {
             agent: self.agent.clone(),
             #[cfg(unix)]
             store: self.store.as_ref().map(ContentStore::key),
+            #[cfg(unix)]
+            stored: self.store.as_ref().map_or(0, ContentStore::stored),
             ..config
         };
         config.build()

@@ -21,6 +21,11 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(STORE_SIZE), help_heading = "Caches on disk")]
     #[serde(deserialize_with = "some_size")]
     pub(crate) store_size: u64,
+    /// Content of each peer to keep on disk, half for each direction, if that is more than memory
+    /// holds. Both ends need it [default: what memory holds]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches on disk")]
+    #[serde(deserialize_with = "maybe_size")]
+    pub(crate) store_per_peer: Option<u64>,
     /// Encrypt caches on disk with the secret in this file, 32 bytes or more [default: the key of
     /// this end]
     #[arg(long, value_name = "FILE", help_heading = "Caches on disk")]
@@ -34,6 +39,10 @@ impl Default for StoreArgs {
     fn default() -> StoreArgs {
         defaults()
     }
+}
+
+fn maybe_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, parse_size).map(Some)
 }
 
 fn some_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

@@ -38,6 +38,8 @@ pub(super) struct Process {
     pub(super) log_flows: bool,
 }
 
+/// Bytes on disk that take a byte of memory to be found again. An eighth of the memory may go there.
+const RECALL_MEMORY: u64 = 1024;
 /// Least space for caches on disk, in bytes: that of two of the smallest.
 const LEAST_STORE: u64 = 16 << 20;
 
@@ -93,6 +95,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
     let Some(dir) = args.store.clone() else {
         for (key, is_set) in [
             ("store_size", options.is_flag("store_size") || options.is_of_file("store_size")),
+            ("store_per_peer", args.store_per_peer.is_some()),
             ("store_key", args.store_key.is_some()),
             ("store_plain", args.store_plain),
         ] {
@@ -122,7 +125,30 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
         );
         return Err(options.wrong("store_size", why));
     }
-    Ok(Some(StoreOptions { dir, size, secret }))
+    let memory = options.args.endpoint().memory;
+    let log = match args.store_per_peer {
+        Some(each) if each < LEAST_STORE || each > size / 2 => {
+            let why = format!(
+                "{}: use {} to {}, half of store_size",
+                crate::quantity::size(each),
+                crate::quantity::size(LEAST_STORE),
+                crate::quantity::size(size / 2)
+            );
+            return Err(options.wrong("store_per_peer", why));
+        }
+        Some(each) if each / 2 > memory / 8 * RECALL_MEMORY => {
+            let why = format!(
+                "{}: what finds it again takes a thousandth in memory; with --memory {} use at most {}",
+                crate::quantity::size(each),
+                crate::quantity::size(memory),
+                crate::quantity::size(memory / 4 * RECALL_MEMORY)
+            );
+            return Err(options.wrong("store_per_peer", why));
+        }
+        Some(each) => each / 2,
+        None => 0,
+    };
+    Ok(Some(StoreOptions { dir, size, log, secret }))
 }
 
 fn peers<A: TunnelArgs>(options: &Options<A>) -> Outcome<AuthorizedPeers> {

@@ -256,3 +256,25 @@ fn directories_and_keys_are_refused_with_what_mends_them() {
     }
     assert!(!disk.path().join("new").exists(), "nothing was made");
 }
+
+#[test]
+fn what_memory_has_forgotten_is_read_from_both_disks() {
+    let disk = tempfile::tempdir().expect("a directory");
+    let contents: Vec<_> = (0..5).map(|nth| incompressible(90 + nth, 20_000_000)).collect();
+    let plan = contents.iter().fold(Plan::new(), |plan, one| plan.to(sender(one.clone())));
+    let (tunnel, _) = stored(plan, disk.path(), &["--store-per-peer", "480M"]);
+    let mut first = 0;
+    for (way, content) in contents.iter().enumerate() {
+        let (got, cost) = tunnel.cost(|| fetch(tunnel.way(way)).unwrap());
+        assert_same(&got, content, "first");
+        first += cost;
+    }
+    let mut again = 0;
+    for (way, content) in contents.iter().enumerate() {
+        let (got, cost) = tunnel.cost(|| fetch(tunnel.way(way)).unwrap());
+        assert_same(&got, content, "again");
+        again += cost;
+    }
+    eprintln!("100 MB through 32 MiB of memory: {first} bytes on the wire, then {again}");
+    assert!(again < first / 20, "{again} of {first}");
+}

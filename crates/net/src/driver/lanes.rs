@@ -269,6 +269,17 @@ impl Driver {
         }
     }
 
+    /// As [`Driver::decode`], for a thread of its own.
+    #[cfg(unix)]
+    pub(crate) fn decode_here(&self) {
+        let mut next = self.with(|session| session.next_decode(Instant::now())).flatten();
+        while let Some(job) = next {
+            let mut lent = LentDecoder { driver: self, job: Some(job) };
+            lent.run();
+            next = lent.give_back(true);
+        }
+    }
+
     /// Fills `buffer` with what a lane has to send now, encoding blocks without the lock. Returns
     /// false if the lane has another transport now.
     async fn fill(

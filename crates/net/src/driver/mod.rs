@@ -470,6 +470,12 @@ impl Driver {
                         store.ready(*number, side);
                     }
                 }
+                #[cfg(unix)]
+                Event::Fetch { id, side, range } => {
+                    if let Some((store, number)) = self.store.get() {
+                        store.fetch(*number, id, side, range);
+                    }
+                }
                 _ => {}
             }
         }

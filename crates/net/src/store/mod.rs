@@ -8,6 +8,7 @@
 
 mod options;
 mod peer_log;
+mod reader;
 mod record;
 mod writer;
 
@@ -21,6 +22,7 @@ use crate::sync::lock;
 use oncewire_flash::store::{LogName, Peer, Store};
 use oncewire_session::{Config, Logs, Side, StoreKey, Unwritten};
 use peer_log::PeerLog;
+use reader::Reads;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +57,8 @@ struct Shared {
     thread: Mutex<Option<JoinHandle<()>>>,
     written: AtomicU64,
     lost: AtomicU64,
+    /// What sessions want to read.
+    reads: Reads,
     /// Why nothing more is written.
     failure: OnceLock<String>,
 }
@@ -96,6 +100,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         lock(&self.queue).stop = true;
         self.wake.notify_all();
+        self.reads.stop();
     }
 }
 
@@ -143,6 +148,7 @@ impl ContentStore {
             thread: Mutex::default(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            reads: Reads::default(),
             failure: OnceLock::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -155,12 +161,18 @@ impl ContentStore {
                 source,
             })?;
         *lock(&shared.thread) = Some(thread);
+        reader::start(&shared)?;
         Ok(ContentStore { shared })
     }
 
     /// For [`Config::store`].
     pub(crate) fn key(&self) -> StoreKey {
         self.shared.key
+    }
+
+    /// For [`Config::stored`].
+    pub(crate) fn stored(&self) -> u64 {
+        self.shared.options.log
     }
 
     /// Writes what sessions have, makes it durable, and ends the thread.

@@ -14,6 +14,8 @@ pub struct StoreOptions {
     pub dir: PathBuf,
     /// Most bytes of all its files.
     pub size: u64,
+    /// Bytes of each log on disk, if that is more than memory holds.
+    pub log: u64,
     /// Who can read it.
     pub secret: StoreSecret,
 }

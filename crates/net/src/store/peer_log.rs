@@ -6,6 +6,7 @@ use oncewire_flash::store::{
 };
 use oncewire_session::{Config, Epoch, FinishedLog, Piece, Place, RestoreError, RestoredLog};
 use oncewire_session::{Side, Unwritten};
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A commit follows after this much content.
@@ -58,9 +59,11 @@ impl PeerLog {
     }
 
     /// Does what a session says. Returns an epoch that has become durable.
+    /// A log on disk has `least` bytes or more.
     pub(super) fn apply(
         &mut self,
         store: &Store,
+        least: u64,
         next: Unwritten,
         now: Instant,
     ) -> Result<Option<Epoch>, StoreError> {
@@ -68,14 +71,15 @@ impl PeerLog {
             Unwritten::Begin(header) => {
                 self.open(store).ok();
                 let record = Record::new(header);
-                let fits = |log: &DiskLog| log.header().shape.capacity == header.capacity;
+                let capacity = header.capacity.max(least);
+                let fits = |log: &DiskLog| log.header().shape.capacity == capacity;
                 if self.log.as_ref().is_some_and(fits) {
                     self.record = Some(record);
                     self.restart(0)?;
                 } else {
                     self.forget(store)?;
                     let side = super::side_of(self.side);
-                    let (peer, capacity) = (self.peer, header.capacity);
+                    let peer = self.peer;
                     let new = NewLog { peer, side, capacity, ..NewLog::default() };
                     self.log = Some(store.create(&new, &record.write(), unix_time())?);
                     self.record = Some(record);
@@ -146,6 +150,14 @@ impl PeerLog {
         self.dirty.get_or_insert(now);
         self.bytes += piece.bytes.len() as u64;
         if self.bytes >= COMMIT_BYTES { self.commit() } else { Ok(()) }
+    }
+
+    /// Bytes of its content, if it has them.
+    pub(super) fn read(&mut self, range: Range<u64>) -> Option<Vec<u8>> {
+        let log = self.log.as_mut()?;
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
+        log.read(range.start, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Bytes of content that are not committed.

@@ -15,6 +15,7 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
     let options = StoreOptions {
         dir: disk.path().join("store"),
         size: 1 << 30,
+        log: 0,
         secret: StoreSecret::default(),
     };
     let store = ContentStore::open(options, &server_key).unwrap();

@@ -138,12 +138,12 @@ impl Shared {
             }
         }
         let again = matches!(next, Unwritten::Begin(_)).then(|| next.clone());
-        let mut done = log.apply(&self.store, next, Instant::now());
+        let mut done = log.apply(&self.store, self.options.log, next, Instant::now());
         while let (Err(StoreError::OverQuota { .. }), Some(next)) = (&done, &again) {
             if !self.evict(peer) {
                 break;
             }
-            done = log.apply(&self.store, next.clone(), Instant::now());
+            done = log.apply(&self.store, self.options.log, next.clone(), Instant::now());
         }
         done
     }
