@@ -297,7 +297,7 @@ fn of_serve_connect_status_and_check_config() {
     dir.write("serve.toml", &read(&root().join("docs/examples/serve.toml")));
     let [serve, connect, status, check] =
         ["serve", "connect", "status", "check-config"].map(examples);
-    let ([serve, of_file], [forward, proxy, curl], [check]) =
+    let ([serve, of_file], [forward, proxy, curl, locked], [check]) =
         (&serve[..], &connect[..], &check[..])
     else {
         panic!("say here what to do with each example");
@@ -314,6 +314,14 @@ fn of_serve_connect_status_and_check_config() {
         try $connect {curl}
         cmp got origin/index.html
         {status}
+        kill $connect && wait $connect
+        (umask 077; echo 'ann:correct horse' > users)
+        ip addr add 10.1.0.1/16 dev lo
+        {locked} & connect=$!
+        try $connect curl -sf --proxy-user 'ann:correct horse' --proxy socks5h://10.1.0.1:1080 \
+            http://origin.example/
+        cmp got origin/index.html
+        ! curl -sf --proxy socks5h://10.1.0.1:1080 http://origin.example/
         kill $connect && wait $connect
         kill $serve && wait $serve
         {check}

@@ -82,8 +82,13 @@ fn rules_and_dashboard_name_metrics_that_exist() {
     let connect = [&ADMIN[..], &["--history", history.to_str().unwrap()]].concat();
     let tunnel = Plan::new().to(echo()).serve(&ADMIN).connect(&connect).start();
     let at = admin(&tunnel.connect);
+    // A service has metrics once something was carried to it.
+    assert_same(&exchange(tunnel.way(0), b"once").unwrap(), b"once", "the echo");
     wait_until("the other end reported", || {
-        get(at, "/metrics").contains("oncewire_session_there_age_seconds{")
+        let metrics = get(at, "/metrics");
+        ["oncewire_session_there_age_seconds{", "oncewire_service_sent_bytes_total{"]
+            .iter()
+            .all(|name| metrics.contains(name))
     });
     let known = names(&get(at, "/metrics"));
     assert!(known.len() > 80, "{known:?}");
