@@ -100,7 +100,6 @@ impl Drop for Shared {
     fn drop(&mut self) {
         lock(&self.queue).stop = true;
         self.wake.notify_all();
-        self.reads.stop();
     }
 }
 

@@ -31,12 +31,6 @@ pub(super) struct Reads {
     wake: Condvar,
 }
 
-impl Reads {
-    pub(super) fn stop(&self) {
-        self.wake.notify_all();
-    }
-}
-
 impl super::ContentStore {
     /// A driver's session wants to read something. What it does not get in time counts as lost.
     pub(crate) fn fetch(&self, driver: u64, id: FetchId, side: Side, range: Range<u64>) {

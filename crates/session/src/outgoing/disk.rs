@@ -23,9 +23,9 @@ impl Outgoing {
             while at < end {
                 let generation = at - at % capacity + capacity;
                 let next = (at + DEFAULT_BLOCK as u64).min(end).min(generation);
-                for (nth, (start, domain)) in encoder.owners(at..next).into_iter().enumerate() {
+                let owners = encoder.owners(at..next);
+                for (nth, &(start, domain)) in owners.iter().enumerate() {
                     let start = start.max(at);
-                    let owners = encoder.owners(at..next);
                     let end = owners.get(nth + 1).map_or(next, |(start, _)| *start);
                     if let Some(content) = encoder.content(start..end) {
                         recall.note(domain, *key, start, content);
