@@ -94,6 +94,8 @@ pub struct Share {
 pub struct Verdict {
     /// The recommendation.
     pub deploy: Deploy,
+    /// With [`Deploy::CannotSay`]: why.
+    pub unknown: Option<Unknown>,
     /// The recommendation as a sentence: `Deploy the tunnel: it would save 61.0 % of all bytes on the
     /// wire.`
     pub headline: String,
@@ -104,7 +106,8 @@ pub struct Verdict {
     /// Flows larger than that cache, or than the configured one if none is recommended.
     pub large_flows: Option<LargeFlows>,
     /// Share of all wire bytes that it saves over the whole trace. Of [`Deploy::CannotSay`], what was
-    /// saved of the part that was captured: a lower bound.
+    /// saved of the part that was captured: a lower bound, or an upper one with copies
+    /// ([`Unknown::Doubled`]).
     pub savings: f64,
     /// 10th and 90th percentile of these savings, as measured, in each minute, weighted by bytes.
     /// Traces shorter than 100 minutes are divided into 100 parts instead. `None` for a trace shorter
@@ -168,6 +171,18 @@ pub enum Deploy {
     Nothing,
     /// The capture lacks too much to say.
     CannotSay,
+}
+
+/// Why nothing can be said of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unknown {
+    /// It is of a link type that is not read.
+    LinkType,
+    /// It lacks bytes, by a snap length or a packet broker.
+    Cut,
+    /// It has packets twice, as a mirror port shows them.
+    Doubled,
 }
 
 /// The cost of traffic, and what the product leaves of it.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod curve;
+mod doubled;
 mod pass;
 mod plan;
 mod sizes;

@@ -1,6 +1,7 @@
 //! One pass over a trace: everything that measures packets, a batch at a time.
 
 use super::curve::DistanceCurve;
+use super::doubled::Doubled;
 use super::plan::{Key, Part};
 use super::sizes::FlowSizes;
 use super::verdict::share;
@@ -49,6 +50,7 @@ pub(super) struct Pass {
     /// Bytes on the wire in transit: of IPv4, of IPv6.
     pub(super) transit: [u64; 2],
     pub(super) flow_sizes: FlowSizes,
+    pub(super) doubled: Doubled,
     pub(super) services: HashMap<(u8, u16), Volume>,
     pub(super) sink: Option<MatchSink>,
     pub(super) rows: Vec<MatchRow>,
@@ -89,6 +91,7 @@ impl Pass {
             transit: [0; 2],
             flow_sizes: FlowSizes::new(settings.smaller_caches().into_iter()),
             by_distance: DistanceCurve::new(settings.smaller_caches()),
+            doubled: Doubled::new(),
             services: HashMap::new(),
             sink,
             rows: Vec::new(),
@@ -153,6 +156,7 @@ impl Pass {
         self.caches.append(batch)?;
         for packet in batch.packets() {
             self.volumes[packet.direction.index()].add(packet);
+            self.doubled.packet(packet, batch.payload(packet));
             if let Some(flow) = &packet.flow {
                 if packet.direction == Direction::Transit {
                     let is_ipv6 = flow.source.to_canonical().is_ipv6();

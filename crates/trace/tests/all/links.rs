@@ -88,6 +88,15 @@ impl Link {
         self
     }
 
+    /// Every packet twice, as a mirror port shows it that copies both ways.
+    fn doubled(mut self) -> Link {
+        let both = |(time, packet, wire): Packet| {
+            [(time, packet.clone(), wire), (time + MILLISECOND / 50, packet, wire)]
+        };
+        self.packets = self.packets.into_iter().flat_map(both).collect();
+        self
+    }
+
     /// Packets cut at 128 bytes: as with a snap length, or as a packet broker that says that they
     /// are whole.
     fn cut(mut self, is_told: bool) -> Link {
@@ -240,6 +249,13 @@ fn cases() -> Vec<Case> {
             CannotSay,
             (0.0, 0.0),
             &["Ethernet or IP"],
+        ),
+        (
+            "random bytes, each packet twice",
+            new(50).tcp(80, &noise(1, 100_000)).doubled().study(),
+            CannotSay,
+            (0.4, 0.5),
+            &["editcap -d", "the copies look like repeats"],
         ),
         (
             "versions in gzip",

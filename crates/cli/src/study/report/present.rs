@@ -4,7 +4,7 @@ use crate::quantity::bytes;
 use crate::terminal::Page;
 use oncewire_report::format::{self, part};
 use oncewire_report::{Block, Breakdown, Fact, Part, Report, Section, Summary, Unit};
-use oncewire_trace::results::{self, Accounting, CostOf, Deploy, Input, Share, Verdict};
+use oncewire_trace::results::{self, Accounting, CostOf, Deploy, Input, Share, Unknown, Verdict};
 use std::io;
 
 /// What a report says whose reading was interrupted.
@@ -103,7 +103,11 @@ fn summary(verdict: &Verdict) -> Summary {
         true => "of all wire bytes, by the packet link",
         false => "of all wire bytes, by the tunnel",
     };
-    let least = if verdict.deploy == Deploy::CannotSay { "at least " } else { "" };
+    let least = match verdict.unknown {
+        Some(Unknown::Doubled) => "at most ",
+        Some(_) => "at least ",
+        None => "",
+    };
     let savings = format!("{least}{}", format::share(verdict.savings));
     let mut facts = vec![Fact::new("savings", savings, by)];
     if let Some(((low, high), width)) = verdict.spread.zip(verdict.spread_seconds) {

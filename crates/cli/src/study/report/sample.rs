@@ -56,6 +56,7 @@ pub(super) fn report() -> Report {
         },
         verdict: Verdict {
             deploy: Deploy::Tunnel,
+            unknown: None,
             headline: "Deploy the tunnel, with a cache of 64 MB: it would save 41 % (22 to 58 %) of this traffic.".into(),
             reasons: vec![
                 "9.4 of 12.7 GB are clear-text HTTP and SMB, which repeat within minutes; a tunnel sees them before they are encrypted.".into(),

@@ -13,7 +13,7 @@ use crate::batch::Direction;
 use crate::figures::Finding;
 use crate::figures::caches::Curve;
 use crate::figures::irreducible::Reducibility;
-use crate::results::{Accounting, Billing, CostOf, Deploy, Input, Money, Time, Verdict};
+use crate::results::{Accounting, Billing, CostOf, Deploy, Input, Money, Time, Unknown, Verdict};
 use oncewire_report::format::share as percent;
 
 /// Below this share nothing is worth deploying.
@@ -25,6 +25,9 @@ const MUCH_MORE: f64 = 0.02;
 const LITTLE_CUT: f64 = 0.1;
 /// Share of the bytes in link types that are not read above which nothing is judged.
 const MUCH_UNREAD: f64 = 0.5;
+/// Share of the bytes of TCP segments that a capture may have twice, and still be judged. Where each
+/// is there twice, it is a half.
+const MUCH_DOUBLED: f64 = 0.05;
 /// Seconds of a trace that stands for a month.
 const A_DAY: f64 = 0.9 * 86_400.0;
 /// Seconds of a year.
@@ -44,6 +47,8 @@ struct Facts<'a> {
     curve: Curve,
     /// Share of all bytes on the wire that were not captured.
     cut: f64,
+    /// Why nothing can be said.
+    unknown: Option<Unknown>,
     confidence: Option<(f64, f64)>,
     reducibility: Option<&'a Reducibility>,
 }
@@ -66,10 +71,12 @@ pub(super) fn verdict(
     let product = Key::Other(algorithm);
     let cut = share(input.wire_bytes.saturating_sub(input.captured_bytes), input.wire_bytes);
     let cut = cut.unwrap_or(0.0);
-    let unseen = unseen(savings, cut, share(accounting.unsupported, input.wire_bytes));
-    let deploy = if unseen.is_some() { Deploy::CannotSay } else { choice };
+    let unread = share(accounting.unsupported, input.wire_bytes).unwrap_or(0.0);
+    let doubled = pass.doubled.share().unwrap_or(0.0);
+    let unknown = unknown(savings, cut, unread, doubled);
+    let deploy = if unknown.is_some() { Deploy::CannotSay } else { choice };
     // Of a part of the bytes, or by clocks that are wrong, nothing is known over time.
-    let is_known = unseen.is_none() && input.duration <= YEAR;
+    let is_known = unknown.is_none() && input.duration <= YEAR;
     let over_time = pass.over_time(&product).filter(|_| is_known).unwrap_or_default();
     let curve = pass.curve();
     let has_cache = matches!(deploy, Deploy::Tunnel | Deploy::Link);
@@ -77,17 +84,45 @@ pub(super) fn verdict(
     let large_flows = pass
         .flow_sizes
         .larger_than(knee.unwrap_or(settings.cache))
-        .filter(|flows| unseen.is_none() && reasons::cost_savings(flows, &curve));
+        .filter(|flows| unknown.is_none() && reasons::cost_savings(flows, &curve));
     let reducibility = findings.iter().find_map(|finding| match finding {
         Finding::Irreducible(found) => Some(found),
         _ => None,
     });
-    let headline = unseen.unwrap_or_else(|| headline(deploy, savings));
-    let confidence = over_time.confidence;
-    let facts =
-        Facts { pass, input, deploy, savings, tunnel, link, curve, cut, confidence, reducibility };
+    let headline = match unknown {
+        Some(Unknown::LinkType) => {
+            format!(
+                "Cannot say: {} of the bytes are of a link type that is not read.",
+                percent(unread)
+            )
+        }
+        Some(Unknown::Cut) => {
+            format!("Cannot say: {} of the bytes were not captured.", percent(cut))
+        }
+        Some(Unknown::Doubled) => {
+            format!(
+                "Cannot say: {} of the bytes of TCP are copies of a packet just before.",
+                percent(doubled)
+            )
+        }
+        None => headline(deploy, savings),
+    };
+    let facts = Facts {
+        pass,
+        input,
+        deploy,
+        savings,
+        tunnel,
+        link,
+        curve,
+        cut,
+        unknown,
+        confidence: over_time.confidence,
+        reducibility,
+    };
     Verdict {
         deploy,
+        unknown,
         headline,
         reasons: facts.reasons(large_flows.as_ref()),
         cache: knee,
@@ -95,7 +130,7 @@ pub(super) fn verdict(
         savings,
         spread: over_time.range,
         spread_seconds: over_time.range.map(|_| over_time.width),
-        confidence,
+        confidence: over_time.confidence,
         billing: over_time.billed.map(|of| Billing {
             bucket: of.bucket,
             before: of.before,
@@ -118,19 +153,18 @@ fn choose(tunnel: f64, link: f64) -> Deploy {
     }
 }
 
-/// Why nothing can be said, if the capture lacks too much: by what was saved of the rest, and the
-/// shares of bytes that were cut off or are of a link type that is not read.
-fn unseen(savings: f64, cut: f64, unread: Option<f64>) -> Option<String> {
-    if let Some(unread) = unread.filter(|unread| *unread >= MUCH_UNREAD) {
-        return Some(format!(
-            "Cannot say: {} of the bytes are of a link type that is not read.",
-            percent(unread)
-        ));
-    }
+/// Why nothing can be said, if the capture lacks too much or shows too much twice: by what was saved
+/// of the rest, and shares of bytes that were cut off, are of a link type that is not read, and are
+/// copies among TCP segments.
+fn unknown(savings: f64, cut: f64, unread: f64, doubled: f64) -> Option<Unknown> {
     // What repeats in the rest may, or may not, repeat in what is missing.
     let decides = savings < WORTH && savings + cut >= WORTH;
-    (cut >= LITTLE_CUT || decides)
-        .then(|| format!("Cannot say: {} of the bytes were not captured.", percent(cut)))
+    match () {
+        () if unread >= MUCH_UNREAD => Some(Unknown::LinkType),
+        () if cut >= LITTLE_CUT || decides => Some(Unknown::Cut),
+        () if doubled >= MUCH_DOUBLED => Some(Unknown::Doubled),
+        () => None,
+    }
 }
 
 fn headline(deploy: Deploy, savings: f64) -> String {
@@ -190,12 +224,14 @@ mod tests {
 
     #[test]
     fn nothing_is_said_about_what_was_not_captured() {
-        assert_eq!(unseen(0.3, 0.09, Some(0.4)), None);
-        assert!(unseen(0.3, 0.1, None).unwrap().contains("10.0 % of the bytes were not captured"));
-        assert!(unseen(0.3, 0.0, Some(0.5)).unwrap().contains("50.0 % of the bytes are of a link"));
+        assert_eq!(unknown(0.3, 0.09, 0.4, 0.04), None);
+        assert_eq!(unknown(0.3, 0.1, 0.0, 0.0), Some(Unknown::Cut));
+        assert_eq!(unknown(0.3, 0.0, 0.5, 0.0), Some(Unknown::LinkType));
+        assert_eq!(unknown(0.3, 0.0, 0.0, 0.5), Some(Unknown::Doubled));
         // A little is enough where it decides.
-        assert!(unseen(0.02, 0.04, None).is_some());
-        assert_eq!((unseen(0.02, 0.02, None), unseen(0.06, 0.04, None)), (None, None));
+        assert_eq!(unknown(0.02, 0.04, 0.0, 0.0), Some(Unknown::Cut));
+        let enough = (unknown(0.02, 0.02, 0.0, 0.0), unknown(0.06, 0.04, 0.0, 0.0));
+        assert_eq!(enough, (None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{A_DAY, Facts, WORTH, YEAR, share};
 use crate::algorithm::Algorithm;
 use crate::batch::Direction;
 use crate::figures::caches::Curve;
-use crate::results::{Deploy, Input, LargeFlows};
+use crate::results::{Deploy, Input, LargeFlows, Unknown};
 use crate::study::Pass;
 use crate::study::plan::Key;
 use oncewire_report::Unit;
@@ -48,6 +48,7 @@ impl Facts<'_> {
         }));
         reasons.push(self.next());
         reasons.extend(self.not_captured());
+        reasons.extend(self.doubled().filter(|_| is_judged));
         reasons.extend(self.doubt());
         reasons.extend(directions(pass));
         reasons.extend((deploy == Deploy::Link).then(|| self.without_the_link()));
@@ -69,6 +70,10 @@ impl Facts<'_> {
             }
             Deploy::Link => "Next: run `oncewire link` at both ends, on Linux and as root.",
             Deploy::Nothing => "Less than 5 % is not worth two more hosts in the path.",
+            Deploy::CannotSay if self.unknown == Some(Unknown::Doubled) => {
+                "Next: capture where each packet passes once: one interface, or a mirror port that copies what comes in or what goes out. Or remove \
+                 the copies, as with `editcap -d twice.pcap once.pcap`, and study the rest."
+            }
             Deploy::CannotSay if self.cut >= A_PART => {
                 "Next: capture whole packets, without a snap length and before a packet broker cuts them, as with \
                  `tcpdump -i eth0 -s 0 -w whole.pcap`, and study those."
@@ -85,6 +90,10 @@ impl Facts<'_> {
         let (saved, cut) = (percent(self.savings), percent(self.cut));
         let product = self.product();
         match self.deploy {
+            Deploy::CannotSay if self.unknown == Some(Unknown::Doubled) => Some(format!(
+                "With the copies, {product} would save {saved} of all bytes: the copies look like repeats, and nobody knows how much is left \
+                 without them."
+            )),
             Deploy::CannotSay => Some(format!(
                 "Of what was captured, {product} would save {saved} of all bytes: at least that much, and nobody knows how much more."
             )),
@@ -93,6 +102,15 @@ impl Facts<'_> {
             )),
             _ => None,
         }
+    }
+
+    /// A few packets that the capture has twice.
+    fn doubled(&self) -> Option<String> {
+        let doubled = self.pass.doubled.share().filter(|share| *share >= A_PART)?;
+        Some(format!(
+            "{} of the bytes of TCP are copies of a packet just before, as a mirror port may show them; what they repeat is in the savings.",
+            percent(doubled)
+        ))
     }
 
     fn product(&self) -> &'static str {
