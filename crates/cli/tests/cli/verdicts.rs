@@ -46,7 +46,7 @@ fn content(kind: &str) -> Vec<u8> {
     content
 }
 
-/// A capture of that content; packets follow each other after `seconds`.
+/// A capture of that content: a packet in `seconds` on average, eight of them at once.
 fn capture(content: &[u8], transport: &str, seconds: u32) -> Vec<u8> {
     let (server, client) = match transport {
         "tcp6" => ("[2001:db8::1]:80", "[2001:db8:1::1]:40000"),
@@ -63,7 +63,8 @@ fn capture(content: &[u8], transport: &str, seconds: u32) -> Vec<u8> {
             packet[TO_PROTOCOL] = 17;
         }
         let len = packet.len() as u32;
-        file.extend(words(&[1_700_000_000 + nth as u32 * seconds, 0, len, len]));
+        let (burst, at) = (nth as u32 / 8, nth as u32 % 8 * 100);
+        file.extend(words(&[1_700_000_000 + burst * 8 * seconds, at, len, len]));
         file.extend(packet);
     }
     file

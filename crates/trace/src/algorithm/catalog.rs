@@ -129,7 +129,9 @@ impl Algorithm {
             Algorithm::Packets => {
                 "oncewire link: runs of packets in datagrams, with seal and headers"
             }
-            Algorithm::Tunnel => "Oncewire's codec over TCP flows, frames of up to 10 ms or 64 KiB",
+            Algorithm::Tunnel => {
+                "oncewire serve and connect: TCP flows, with TLS, headers, acknowledgments"
+            }
             Algorithm::TunnelBytes => {
                 "the same with --inside off: repeats inside deflate and zstd are not found"
             }

@@ -4,6 +4,7 @@
 //! direction and differ in how far they look back in it. The others have their own caches.
 
 mod bound;
+mod carrier;
 mod catalog;
 mod link;
 mod max_match;

@@ -1,5 +1,7 @@
-//! Our own codec as it would be deployed, entropy stage, checksums and frame headers included.
+//! The tunnel as it would be deployed: frames of our codec with entropy stage and checksums, in the
+//! records and segments of its connection.
 
+use super::carrier::{Carrier, FLOW};
 use super::timed::{Open, Timed};
 use super::{MAX_SERVICES, Run, Sizes, Tally};
 use crate::batch::{Direction, FlowKey, Packet, View};
@@ -7,6 +9,9 @@ use crate::figures::temporal::{SavingsOverTime, Series};
 use crate::tcp::{Event, Limits, Reassembler};
 use oncewire_codec::{ConfigError, DEFAULT_BLOCK, Domain, Encoder, Stream, StreamCounts};
 use std::collections::HashMap;
+
+/// TCP's number.
+const TCP: u8 = 6;
 
 /// An encoder for each direction.
 struct Encoders {
@@ -62,7 +67,7 @@ pub(crate) struct TunnelContent {
     pub(crate) streams: StreamCounts,
 }
 
-/// What a TCP flow sends within 10 ms, at most 64 KiB, as a block, as `oncewire serve` and
+/// What a TCP flow sends within 10 ms and before it gets an answer, at most 64 KiB, as a block, as `oncewire serve` and
 /// `connect` would under some load. UDP is not carried.
 pub(crate) struct TunnelRun {
     tcp: Reassembler,
@@ -71,6 +76,7 @@ pub(crate) struct TunnelRun {
 
 struct Blocks {
     encoders: Encoders,
+    carrier: Carrier,
     /// Those that have begun and not ended; the reassembler bounds their number.
     flows: HashMap<FlowKey, Flow>,
     most_flows: usize,
@@ -79,7 +85,7 @@ struct Blocks {
     spare: Vec<Vec<u8>>,
     services: ByService,
     tally: Tally,
-    /// Bytes by which frames grew in each direction, and that no savings have made up for yet.
+    /// Bytes by which messages exceeded their content in each direction, and that no savings have made up for yet.
     grown: [u64; Direction::ALL.len()],
     /// Time of the last packet in nanoseconds.
     last: i64,
@@ -103,6 +109,7 @@ impl TunnelRun {
             tcp: Reassembler::new(Limits::of_memory(memory)),
             blocks: Blocks {
                 encoders: Encoders::new(cache, inside),
+                carrier: Carrier::default(),
                 flows: HashMap::new(),
                 most_flows: 0,
                 open: Timed::new(width),
@@ -120,11 +127,18 @@ impl TunnelRun {
 }
 
 impl Blocks {
-    /// Counts what a frame saves or, if it is longer than its content, costs.
-    fn carried(&mut self, time: i64, direction: Direction, carried: &Carried) {
+    /// Counts what a message of `sent` bytes saves of its content or, if it takes more on the wire,
+    /// costs.
+    fn carried(&mut self, time: i64, direction: Direction, content: u64, sent: u64) {
+        let sent = self.carrier.carries(time, direction, sent);
         let grown = &mut self.grown[direction.index()];
-        *grown += carried.sent.saturating_sub(carried.content);
-        let saved = carried.content.saturating_sub(carried.sent);
+        *grown += sent.saturating_sub(content);
+        self.net(time, direction, content.saturating_sub(sent));
+    }
+
+    /// Counts bytes saved, less what others grew by.
+    fn net(&mut self, time: i64, direction: Direction, saved: u64) {
+        let grown = &mut self.grown[direction.index()];
         let net = saved.saturating_sub(*grown);
         *grown = grown.saturating_sub(saved);
         self.saved(time, direction, net);
@@ -144,6 +158,7 @@ impl Blocks {
                 let stream = Stream::new(Domain::COMMON);
                 let service = (flow.protocol, packet.service);
                 let direction = packet.direction;
+                self.carried(packet.time, direction, 0, FLOW);
                 self.flows.insert(*flow, Flow { stream, direction, service });
                 self.most_flows = self.most_flows.max(self.flows.len());
             }
@@ -181,6 +196,20 @@ impl Blocks {
         }
     }
 
+    /// One end of a connection sends: what the other has sent is not held back any longer, whatever
+    /// the round trip was where the trace was captured.
+    fn answered(&mut self, packet: &Packet) {
+        if let Some(flow) = packet.flow.filter(|flow| flow.protocol == TCP && packet.len > 0)
+            && let Some(block) = self.open.close(flow.reversed().hash64())
+        {
+            let direction = self.flows.get(&block.value).map(|flow| flow.direction);
+            if let Some(direction) = direction {
+                self.carrier.turns(direction);
+            }
+            self.close(block);
+        }
+    }
+
     fn close_flow(&mut self, flow: &FlowKey) {
         if let Some(block) = self.open.close(flow.hash64()) {
             self.close(block);
@@ -195,7 +224,7 @@ impl Blocks {
             let (direction, mut key) = (flow.direction, flow.service);
             match encode(&mut self.encoders, flow, &bytes) {
                 Ok(carried) => {
-                    self.carried(opened, direction, &carried);
+                    self.carried(opened, direction, carried.content, carried.sent);
                     if self.services.len() >= MAX_SERVICES && !self.services.contains_key(&key) {
                         key.1 = 0;
                     }
@@ -238,6 +267,7 @@ impl Run for TunnelRun {
             while let Some(block) = blocks.open.expired(packet.time) {
                 blocks.close(block);
             }
+            blocks.answered(packet);
             blocks.last = packet.time;
             if let Some(series) = &mut blocks.series {
                 series.packet(packet.time, packet.direction, packet.wire.into());
@@ -249,7 +279,8 @@ impl Run for TunnelRun {
             // A tunnel ends both connections: what one of them repeats does not cross it.
             let again = tcp.stats().retransmitted + tcp.stats().overlapping;
             let again = again - before.retransmitted - before.overlapping;
-            blocks.saved(packet.time, packet.direction, again);
+            let again = blocks.carrier.replaces(packet, again);
+            blocks.net(packet.time, packet.direction, again);
             if let Some(error) = blocks.failed.take() {
                 return Err(error);
             }

@@ -131,9 +131,12 @@ impl AlgorithmSavings {
              within a packet. In content without local maxima, as runs of zeros, maxp forces a marker after four periods; maxp-published \
              does not. A match is charged 4 bytes, and a packet with matches {} more (the shim). Caches per pair of hosts have no shim, as EndRE works above the packet. The name of a payload is \
              charged 16 bytes. Compression is charged its DEFLATE or zstd bytes; what it does not shrink is sent as is. Each compression window \
-             starts with fresh state, opens at its first packet and closes 10 ms later. Oncewire's codec is charged its whole frames, checksums \
-             included, also those that are longer than their content; it samples content that looks compressed at one position in 1,024. Packet headers never count as saved, although a tunnel would save acknowledgments too. Segments that TCP retransmitted are \
-             in the trace and count as repeats for all; the tunnel, which does not carry them, saves their payload whole. Matches may extend across two packets that are \
+             starts with fresh state, opens at its first packet and closes 10 ms later. The tunnel is charged what its connection takes: whole frames \
+             of what a flow sends within 10 ms or before it gets an answer, checksums included, also frames that are longer than their content; \
+             records of TLS, and headers of Ethernet, IPv4 and TCP; what is sent again, as often as in the trace; and acknowledgments, as the trace has them for \
+             as many segments. It saves the headers of segments, and packets that open and close connections, for which it is charged 40 bytes a flow. It samples \
+             content that looks compressed at one position in 1,024. In the other rows, packet headers and acknowledgments never count as saved, and segments that TCP \
+             retransmitted are in the trace and count as repeats. Matches may extend across two packets that are \
              neighbors in the cache. Matches refer to packets seen before, as if none were lost.",
             cache(self.cache),
             self.window,
