@@ -20,6 +20,7 @@ cp "$new" "$root/root/new.deb"
 cat > "$root/root/try.sh" <<'TRY'
 set -eux -o pipefail
 cd /root
+trap 'journalctl --no-pager -o cat -n 40 -u "oncewire-*"' ERR
 export DEBIAN_FRONTEND=noninteractive
 # Everything on the disk, but for logs and what packages are known.
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
@@ -39,8 +40,15 @@ ExecStart=/bin/cat /usr/bin/perl
 StandardInput=socket
 StandardOutput=socket
 UNIT
+# One that takes a quarter of a minute for them.
+cat > /root/slow.sh <<'SLOW'
+for i in $(seq 0 74); do dd if=/usr/bin/perl bs=65536 skip=$i count=1 status=none; sleep .2; done
+SLOW
+sed s/8000/8001/ /etc/systemd/system/origin.socket > /etc/systemd/system/slow.socket
+sed 's,/bin/cat /usr/bin/perl,/bin/bash /root/slow.sh,' /etc/systemd/system/origin@.service > /etc/systemd/system/slow@.service
 systemctl daemon-reload
-systemctl start origin.socket
+systemctl start origin.socket slow.socket
+slow() { timeout 120 bash -c 'cat < /dev/tcp/127.0.0.1/9001' > "slow.$1"; }
 fetch() { timeout 60 bash -c 'cat < /dev/tcp/127.0.0.1/9000' > got && cmp got /usr/bin/perl; }
 
 # As docs/OPERATING.md says.
@@ -53,7 +61,7 @@ as tee /etc/oncewire/serve.toml <<CONF
 key = "/etc/oncewire/serve.key"
 peer = ["$client branch"]
 listen = ["*:7077"]
-allow = ["127.0.0.1:8000"]
+allow = ["127.0.0.1:8000", "127.0.0.1:8001"]
 status = "/run/oncewire-serve/status.sock"
 history = "/var/lib/oncewire-serve/history"
 CONF
@@ -61,7 +69,7 @@ as tee /etc/oncewire/connect.toml <<CONF
 key = "/etc/oncewire/connect.key"
 server = "127.0.0.1:7077"
 peer = ["$server"]
-forward = ["9000:127.0.0.1:8000"]
+forward = ["9000:127.0.0.1:8000", "9001:127.0.0.1:8001"]
 status = "/run/oncewire-connect/status.sock"
 CONF
 systemctl enable --now oncewire-serve.socket oncewire-serve oncewire-connect
@@ -70,20 +78,33 @@ fetch
 as oncewire status --socket /run/oncewire-serve/status.sock
 test -s /var/lib/oncewire-serve/history
 
+# An upgrade and restarts of both ends: nobody is refused, and every connection ends whole.
+touch knocking
+for port in 7077 9000; do
+  (set +x; while [ -e knocking ]; do (: < /dev/tcp/127.0.0.1/$port) 2>/dev/null || echo refused $port; sleep .01; done) >> knocks &
+done
 first="$(systemctl show -p MainPID --value oncewire-serve)"
+slow 1 & slow1=$!
+sleep .5
 apt-get install -y --no-install-recommends ./new.deb
 systemctl is-active oncewire-serve oncewire-connect
 test "$(systemctl show -p MainPID --value oncewire-serve)" != "$first"
 fetch
-
-# Nobody is refused while the server restarts.
-touch knocking
-(while [ -e knocking ]; do (: < /dev/tcp/127.0.0.1/7077) 2>/dev/null || echo refused; done) > knocks &
+slow 2 & slow2=$!
+sleep .5
 systemctl restart oncewire-serve
 fetch
+slow 3 & slow3=$!
+sleep .5
+systemctl restart oncewire-connect
+fetch
+# The first has been open over an upgrade and two restarts.
+kill -0 $slow1
+wait $slow1 $slow2 $slow3
 rm knocking
 wait
 test ! -s knocks
+for n in 1 2 3; do cmp slow.$n /usr/bin/perl; done
 
 apt-get remove -y oncewire
 test ! -e /usr/bin/oncewire
@@ -103,7 +124,7 @@ rm -r /etc/oncewire
 # Nobody used it: nothing stays.
 apt-get install -y --no-install-recommends ./old.deb
 apt-get purge -y oncewire
-rm /etc/systemd/system/origin.socket /etc/systemd/system/origin@.service
+rm /etc/systemd/system/origin.socket /etc/systemd/system/origin@.service /etc/systemd/system/slow.socket /etc/systemd/system/slow@.service
 files > after
 diff before after
 echo PASSED > passed
@@ -132,7 +153,7 @@ timeout 400 systemd-nspawn --quiet --directory="$root" --boot --register=no --ke
   --machine=oncewire-try --console=pipe < /dev/null > "$root/root/boot.log" 2>&1 || true
 if [ ! -e "$root/root/passed" ]; then
   tail -n 5 "$root/root/boot.log" >&2
-  tail -n 40 "$root/root/try.log" >&2
+  tail -n 80 "$root/root/try.log" >&2
   echo "test-package: failed" >&2
   exit 1
 fi

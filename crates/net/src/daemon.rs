@@ -3,7 +3,7 @@
 use crate::admin::{Admin, AdminServer, Answers, Pages};
 use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
-use crate::endpoint::NetError;
+use crate::endpoint::{Endpoint, NetError};
 use crate::handshake::HandshakeError;
 use crate::history::{History, Recording};
 #[cfg(target_os = "linux")]
@@ -15,6 +15,7 @@ use crate::service;
 use crate::status::{Document, Status};
 #[cfg(target_os = "linux")]
 use crate::status::{LinkStatus, NodeStatus};
+use crate::supervisor::{Request, Supervisor};
 use crate::threads::SessionThreads;
 use std::io;
 use std::num::NonZero;
@@ -25,7 +26,6 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
-#[cfg(target_os = "linux")]
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
@@ -79,6 +79,13 @@ impl TunnelEnd {
         }
     }
 
+    async fn give_way(&self) {
+        match self {
+            TunnelEnd::Server(server) => server.give_way().await,
+            TunnelEnd::Client(client) => client.give_way().await,
+        }
+    }
+
     async fn drain(&self, limit: Duration) -> bool {
         match self {
             TunnelEnd::Server(server) => server.drain(limit).await,
@@ -116,6 +123,7 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
         Role::Serve(config) => config.endpoint.clone(),
         Role::Connect(config) => config.endpoint.clone(),
     };
+    let mut supervisor = Supervisor::of_worker().map_err(NetError::Runtime)?;
     let end = Arc::new(match role {
         Role::Serve(config) => {
             let count = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -140,64 +148,138 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
             Document::Tunnel(Box::new(Status { history, ..end.status() }))
         }
     };
-    let recording = Recording::start(history.clone(), document(&end));
+    let mut held = Held {
+        recording: Some(Recording::start(history.clone(), document(&end))),
+        status: daemon.status,
+        admin: JoinSet::new(),
+    };
     if let Some(listener) = socket {
         let (document, render) = (document(&end), daemon.render);
         tokio::spawn(answer(listener, move || render(&document())));
     }
     if let Some(admin) = admin {
         let (document, render) = (document(&end), daemon.render);
-        tokio::spawn(admin.run(Answers { document, render, history, pages: daemon.pages }));
+        let answers = Answers { document, render, history, pages: daemon.pages };
+        held.admin.spawn(admin.run(answers));
     }
     service::warn_of_unused();
     (daemon.ready)(&end.status());
-    let watchdog = service::ready("carries connections");
+    let mut watchdog = Some(service::ready("carries connections"));
     let refused = loop {
-        tokio::select! {
+        let reload = tokio::select! {
             _ = term.recv() => break None,
             _ = int.recv() => break None,
             why = end.refused() => break Some(why),
-            _ = hup.recv() => {
-                service::reloading();
-                let peers = endpoint.peers.clone();
-                let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, (daemon.reload)());
-                match reloaded {
-                    Ok(Ok(changes)) => info!(added = changes.added.len(), removed = changes.removed.len(), "authorized peers reloaded"),
-                    Ok(Err(why)) => error!(%why, "authorized peers not reloaded; the earlier list stays in force"),
-                    Err(why) => error!(%why, "authorized peers not reloaded; the earlier list stays in force"),
-                }
-                endpoint.warn_if_no_peers();
-                match (rules, &*end) {
-                    (Ok(Some(egress)), TunnelEnd::Server(server)) => {
-                        let (allow, listen) = (egress.allow.len(), egress.allow_listen.len());
-                        server.set_egress(egress);
-                        info!(allow, listen, "rules reloaded; they apply to new connections");
-                    }
-                    (Ok(_), _) => info!("users of the proxy reloaded; restart to change forwards and proxies"),
-                    (Err(why), _) => error!(%why, "rules not reloaded; the earlier ones stay in force"),
-                }
-                service::reloaded();
-            }
+            _ = hup.recv() => true,
+            request = request_of(&mut supervisor) => matches!(request, Request::Reload),
+        };
+        if !reload {
+            break None;
         }
+        reload_files(&endpoint, &end, &daemon.reload).await;
     };
-    service::stopping();
     info!(
         limit_seconds = daemon.drain.as_secs(),
         "draining: open connections may finish, no new ones are accepted; send the signal again to exit now"
     );
+    match supervisor {
+        Some(supervisor) => {
+            // From now on, the manager hears of this service from the successor.
+            watchdog = None;
+            end.give_way().await;
+            held.give_way().await;
+            supervisor.gave_way().await;
+        }
+        None => service::stopping(),
+    }
     tokio::select! {
         all = end.drain(daemon.drain) => if !all { warn!("time limit reached; closing the connections that are still open") },
         _ = term.recv() => warn!("second signal; closing the connections that are still open"),
         _ = int.recv() => warn!("second signal; closing the connections that are still open"),
     }
     drop(watchdog);
-    recording.finish().await;
-    // Time for the last messages to reach the peer.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    if let Some(path) = &daemon.status {
-        let _ = std::fs::remove_file(path);
-    }
+    held.finish().await;
     refused.map_or(Ok(()), |why| Err(NetError::Refused(why)))
+}
+
+/// The next request of a supervisor; never, if there is none.
+async fn request_of(supervisor: &mut Option<Supervisor>) -> Request {
+    match supervisor {
+        Some(supervisor) => supervisor.request().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads peers, and rules or users, again.
+async fn reload_files(
+    endpoint: &Endpoint,
+    end: &TunnelEnd,
+    reload: &(dyn Fn() -> Result<Option<Egress>, String> + Send + Sync),
+) {
+    service::reloading();
+    let peers = endpoint.peers.clone();
+    let (reloaded, rules) = (tokio::task::spawn_blocking(move || peers.reload()).await, reload());
+    match reloaded {
+        Ok(Ok(changes)) => info!(
+            added = changes.added.len(),
+            removed = changes.removed.len(),
+            "authorized peers reloaded"
+        ),
+        Ok(Err(why)) => {
+            error!(%why, "authorized peers not reloaded; the earlier list stays in force");
+        }
+        Err(why) => error!(%why, "authorized peers not reloaded; the earlier list stays in force"),
+    }
+    endpoint.warn_if_no_peers();
+    match (rules, end) {
+        (Ok(Some(egress)), TunnelEnd::Server(server)) => {
+            let (allow, listen) = (egress.allow.len(), egress.allow_listen.len());
+            server.set_egress(egress);
+            info!(allow, listen, "rules reloaded; they apply to new connections");
+        }
+        (Ok(_), _) => {
+            info!("users of the proxy reloaded; restart to change forwards and proxies");
+        }
+        (Err(why), _) => error!(%why, "rules not reloaded; the earlier ones stay in force"),
+    }
+    service::reloaded();
+}
+
+/// What a process has that a successor needs, too.
+struct Held {
+    recording: Option<Recording>,
+    /// Where its status socket is.
+    status: Option<PathBuf>,
+    admin: JoinSet<()>,
+}
+
+impl Held {
+    /// Leaves it all to a successor. The status socket gets another name.
+    async fn give_way(&mut self) {
+        if let Some(path) = &mut self.status {
+            let process = std::process::id();
+            let other = path.with_extension(format!("draining-{process}.sock"));
+            if let Err(error) = std::fs::rename(&*path, &other) {
+                warn!(%error, socket = %path.display(), "the status socket cannot be renamed");
+            }
+            *path = other;
+        }
+        self.admin.shutdown().await;
+        if let Some(recording) = self.recording.take() {
+            recording.finish().await;
+        }
+    }
+
+    async fn finish(self) {
+        if let Some(recording) = self.recording {
+            recording.finish().await;
+        }
+        // Time for the last messages to reach the peer.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if let Some(path) = &self.status {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Runs one end of a packet link until SIGTERM or SIGINT. `ready` is called once it has its port and

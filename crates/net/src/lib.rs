@@ -99,6 +99,8 @@ mod sockets;
 pub mod status;
 #[cfg(unix)]
 pub mod store;
+#[cfg(unix)]
+pub mod supervisor;
 mod sync;
 pub mod target;
 mod threads;

@@ -19,6 +19,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::warn;
 
 /// Bytes of a lane in flight, for the sender and for the receiver: 200 ms at 1 Gbit/s, and some
 /// reserve. Small flows cannot overtake what QUIC holds, and it has no mark for unsent bytes as TCP
@@ -27,6 +28,9 @@ const WINDOW: u32 = 32 << 20;
 /// Streams of a connection: as many as a session has lanes. The caller limits the connections that
 /// have not authenticated.
 const STREAMS: u32 = oncewire_session::MAX_LANES as u32;
+
+/// How long a server that leaves its port waits for its clients to know.
+const LEAVE: Duration = Duration::from_millis(300);
 
 fn transport(idle: Duration) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
@@ -67,6 +71,20 @@ pub(crate) fn server(
             Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
         })
         .map_err(|source| NetError::Listen { bind: format!("{address} (UDP)"), source })
+}
+
+/// Ends a server's connections, and leaves its port to another process.
+pub(crate) async fn leave_port(endpoint: &Endpoint) {
+    endpoint.close(VarInt::from_u32(0), b"the server restarts");
+    // Until clients know; one that does not answer asks later, and finds the successor.
+    let _ = tokio::time::timeout(LEAVE, endpoint.wait_idle()).await;
+    for _ in 0..2 {
+        // An endpoint keeps the socket that it had last.
+        let other = udp_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        if let Err(error) = other.and_then(|socket| endpoint.rebind(socket)) {
+            warn!(%error, "the UDP port stays in use until this process ends");
+        }
+    }
 }
 
 /// Gives every connection separate TLS settings; see [`tls::ServerTls::config`].

@@ -1,16 +1,22 @@
 //! What a process tells the service manager that started it: systemd's protocol of `NOTIFY_SOCKET`
-//! (sd_notify(3)); and the listeners that it got from the manager (sd_listen_fds(3)).
+//! (sd_notify(3)); and the listeners that it got from the manager (sd_listen_fds(3)), or gives it to
+//! keep for the next process of the service (sd_pid_notify_with_fds(3)).
 //!
 //! Without such a manager nothing is sent. A failure to send concerns nobody but the manager, which
 //! notices by its own time limits.
 
 use crate::sync::lock;
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use sd_notify::NotifyState;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Pings the manager's watchdog until it is dropped: from the runtime, so that a runtime that no
 /// longer runs tasks is noticed.
@@ -84,17 +90,76 @@ fn passed() -> &'static Mutex<Vec<(SocketAddr, TcpListener)>> {
     })
 }
 
+/// Addresses of passed listeners that were taken: the manager has a copy of each.
+static TAKEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
+
 /// The listener for this address, if the manager passed one.
 pub(crate) fn passed_listener(address: SocketAddr) -> Option<TcpListener> {
     let mut passed = lock(passed());
     let at = passed.iter().position(|(passed, _)| *passed == address)?;
+    lock(&TAKEN).push(address);
     Some(passed.swap_remove(at).1)
 }
 
 /// Warns of listeners that the manager passed and the configuration does not name: connections to
-/// them would wait for ever. Closes them.
+/// them would wait for ever. Closes them, and the manager's copies of those that it keeps.
 pub(crate) fn warn_of_unused() {
     for (address, _) in lock(passed()).drain(..) {
+        let name = name_of(address);
+        tell(&[NotifyState::Custom("FDSTOREREMOVE=1"), NotifyState::Custom(&name)]);
         warn!(%address, "the service manager listens here, but the configuration does not");
     }
+}
+
+/// Closes this process's copies of what the manager passed: another process has them.
+pub(crate) fn close_passed() {
+    lock(passed()).clear();
+}
+
+/// The name by which the manager keeps a listener. A colon would end it.
+fn name_of(address: SocketAddr) -> String {
+    format!("FDNAME=listener-{}", address.to_string().replace(':', "_"))
+}
+
+/// Gives the manager a copy of a listener. While the service is restarted, connections wait in its
+/// queue; then the next process is passed it. A manager that keeps none (`FileDescriptorStoreMax=`
+/// of systemd) closes it.
+pub(crate) fn keep_listener(listener: &impl AsFd) {
+    // Not even a name look-up without a manager.
+    let Some(manager) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let kept = address_of(listener.as_fd()).and_then(|address| {
+        if lock(&TAKEN).contains(&address) {
+            return Ok(());
+        }
+        let text = format!("FDSTORE=1\n{}\n", name_of(address));
+        send_with(manager.as_bytes(), text.as_bytes(), listener.as_fd())
+    });
+    if let Err(error) = kept {
+        debug!(%error, "the service manager does not keep a listener");
+    }
+}
+
+fn address_of(listener: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let address = socket2::SockRef::from(&listener).local_addr()?;
+    address.as_socket().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// Sends a message with a descriptor to a Unix datagram socket. A name that begins with `@` is
+/// abstract.
+fn send_with(manager: &[u8], text: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let address = match manager.split_first() {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        Some((b'@', name)) => UnixAddr::new_abstract(name),
+        _ => UnixAddr::new(manager),
+    }?;
+    let socket = UnixDatagram::unbound()?;
+    let descriptors = [descriptor.as_raw_fd()];
+    sendmsg(
+        socket.as_raw_fd(),
+        &[IoSlice::new(text)],
+        &[ControlMessage::ScmRights(&descriptors)],
+        MsgFlags::empty(),
+        Some(&address),
+    )?;
+    Ok(())
 }

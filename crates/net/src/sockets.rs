@@ -84,6 +84,15 @@ pub(crate) async fn listen(bind: &Bind) -> io::Result<TcpListener> {
     listen_on(&lookup(&bind.host, bind.port).await?, listen_at)
 }
 
+/// [`listen`] for the process as a whole: the listener survives a restart, if the service manager
+/// keeps it.
+pub(crate) async fn listen_lasting(bind: &Bind) -> io::Result<TcpListener> {
+    let listener = listen(bind).await?;
+    #[cfg(unix)]
+    service::keep_listener(&listener);
+    Ok(listener)
+}
+
 /// [`listen`] with another way to open a socket. A machine without IPv6 has no `[::]`; what that
 /// stands for is then `0.0.0.0`.
 fn listen_on<T>(

@@ -120,6 +120,10 @@ pub(crate) struct EndpointArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(DRAIN), help_heading = "Timeouts")]
     #[serde(deserialize_with = "duration")]
     pub(crate) drain: Duration,
+    /// After SIGTERM, end at once, so that a successor can start, and let another process finish
+    /// open connections meanwhile
+    #[arg(long, help_heading = "Timeouts")]
+    pub(crate) drain_in_background: bool,
     #[command(flatten, next_help_heading = "Codec, for what this end sends")]
     #[serde(skip)]
     pub(crate) codec: CodecArgs,

@@ -29,6 +29,7 @@ const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) drain: Duration,
+    pub(super) drain_in_background: bool,
     pub(super) status: Option<PathBuf>,
     pub(super) admin: Option<Admin>,
     pub(super) price: Option<Price>,
@@ -73,6 +74,7 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
     let name = format!("oncewire-{}.sock", A::ROLE.name());
     let process = Process {
         drain: args.drain,
+        drain_in_background: args.drain_in_background,
         status: args.status.clone().or_else(|| super::runtime_dir().map(|dir| dir.join(name))),
         admin: super::admin(
             options,

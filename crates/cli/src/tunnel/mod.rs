@@ -22,7 +22,7 @@ use oncewire_net::keys::{PublicKey, SecretKey, SecretKeyError};
 use oncewire_net::proxy::Passwords;
 use oncewire_net::status::Status;
 use oncewire_net::store::{ContentStore, StoreError, StoreOptions};
-use oncewire_net::{Endpoint, NetError, flows};
+use oncewire_net::{Endpoint, NetError, flows, supervisor};
 use oncewire_session::ConfigError;
 use std::fs::File;
 use std::io::Read;
@@ -95,6 +95,9 @@ fn is_public(path: &Path) -> bool {
 pub(crate) fn serve(given: &ArgMatches) -> Outcome {
     let options = Options::read(given)?;
     let (mut config, process) = config::serve(&options)?;
+    if let Some(ended) = supervise(&process) {
+        return ended;
+    }
     config.endpoint.store = open_store(config::store(&options)?, &config.endpoint)?;
     let (given, base) = (given.clone(), config.endpoint.egress.clone());
     let reload = move || {
@@ -107,6 +110,9 @@ pub(crate) fn serve(given: &ArgMatches) -> Outcome {
 pub(crate) fn connect(given: &ArgMatches) -> Outcome {
     let options = Options::read(given)?;
     let (mut config, process) = config::connect(&options)?;
+    if let Some(ended) = supervise(&process) {
+        return ended;
+    }
     config.endpoint.store = open_store(config::store(&options)?, &config.endpoint)?;
     let warnings = config.https.as_ref().map(https::warnings).unwrap_or_default();
     for warning in warnings {
@@ -118,6 +124,19 @@ pub(crate) fn connect(given: &ArgMatches) -> Outcome {
         reloaded.map(|()| None).map_err(|error| without_number(&error))
     };
     run(Role::Connect(config), process, Box::new(reload))
+}
+
+/// Runs a supervisor, if this process is one, to its end.
+fn supervise(process: &Process) -> Option<Outcome> {
+    if !process.drain_in_background || supervisor::is_worker() {
+        return None;
+    }
+    Some(match supervisor::supervise() {
+        Ok(0) => Ok(()),
+        // The worker has said why.
+        Ok(code) => std::process::exit(code.into()),
+        Err(error) => Err(Failure::failed(without_number(&error))),
+    })
 }
 
 /// Opens the caches on disk.

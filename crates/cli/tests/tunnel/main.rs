@@ -35,6 +35,8 @@ mod programs;
 mod proxy_users;
 mod repeats;
 #[cfg(target_os = "linux")]
+mod restarts;
+#[cfg(target_os = "linux")]
 mod service;
 mod silence;
 mod soak;

@@ -129,15 +129,22 @@ impl End {
         End::start_by(shell(&["unshare", "--mount"], &first), dir, name, args)
     }
 
-    fn start_by(mut command: Command, dir: &Path, name: &str, args: &[String]) -> End {
+    fn start_by(command: Command, dir: &Path, name: &str, args: &[String]) -> End {
+        End::start_on(command, dir, name, args, [Stdio::null(), Stdio::null()])
+    }
+
+    /// The same with these as standard input and output.
+    pub(crate) fn start_on(
+        mut command: Command,
+        dir: &Path,
+        name: &str,
+        args: &[String],
+        [input, output]: [Stdio; 2],
+    ) -> End {
         let (socket, log) = (dir.join(format!("{name}.sock")), dir.join(format!("{name}.log")));
         let file = File::options().append(true).create(true).open(&log).expect("a log");
         command.args(args).arg("--status").arg(&socket);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .env_remove("XDG_RUNTIME_DIR");
+        command.stdin(input).stdout(output).stderr(file).env_remove("XDG_RUNTIME_DIR");
         let process = Running::start(&mut command).expect("starts");
         let mut end = End { process, socket, log, listening: Vec::new() };
         let begun = Instant::now();

@@ -10,7 +10,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// A directory of logs, open in this process only.
@@ -22,8 +22,8 @@ pub struct Store {
     cipher: Arc<dyn Cipher>,
     /// Most bytes of all files.
     size: u64,
-    /// Locked while the store is open; `None` if nothing is written.
-    lock: Option<File>,
+    /// Locked while the store is open; `None` if nothing is written, or no more.
+    lock: Mutex<Option<File>>,
 }
 
 /// A log to be made.
@@ -109,7 +109,8 @@ impl Store {
             Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
         }
         let page = read_store(&file)?;
-        let mut store = Store { path: path.into(), page, key, cipher, size, lock: Some(lock) };
+        let mut store =
+            Store { path: path.into(), page, key, cipher, size, lock: Mutex::new(Some(lock)) };
         store.check_key(sealed)?;
         store.remove_unfinished()?;
         let logs = store.logs()?;
@@ -130,7 +131,8 @@ impl Store {
         let cipher: Arc<dyn Cipher> = if page.sealed { Arc::new(AesGcm) } else { Arc::new(Plain) };
         let is_readable = key.is_some() || !page.sealed;
         let key = key.filter(|_| page.sealed).cloned().unwrap_or(Secret([0; 32]));
-        let mut store = Store { path: path.into(), page, key, cipher, size: 0, lock: None };
+        let mut store =
+            Store { path: path.into(), page, key, cipher, size: 0, lock: Mutex::default() };
         if is_readable {
             store.check_key(page.sealed)?;
         }
@@ -150,7 +152,7 @@ impl Store {
         let file = path.join(STORE_FILE);
         let lock = File::open(&file).map_err(|source| io_error("open", &file, source))?;
         match lock.try_lock() {
-            Ok(()) => store.lock = Some(lock),
+            Ok(()) => store.lock = Mutex::new(Some(lock)),
             Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { path: path.into() }),
             Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
         }
@@ -333,6 +335,11 @@ impl Store {
             Box::new(reading)
         };
         DiskLog::open(device, header, sealer, about).map_err(problem)
+    }
+
+    /// Lets another process open the store, once this one has closed its logs and writes no more.
+    pub fn release(&self) {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Destroys a log: first its key, so that what may remain of it cannot be read.

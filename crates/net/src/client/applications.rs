@@ -29,6 +29,22 @@ const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 /// Proxy clients that may be sending a request at once. Beyond that the oldest is dropped.
 const MAX_NEGOTIATING: usize = 1024;
 
+/// A connection that was accepted and has no flow yet: a client that drains opens it first.
+struct Accepted(Arc<Shared>);
+
+impl Accepted {
+    fn new(shared: &Arc<Shared>) -> Accepted {
+        shared.accepted.send_modify(|accepted| *accepted += 1);
+        Accepted(shared.clone())
+    }
+}
+
+impl Drop for Accepted {
+    fn drop(&mut self) {
+        self.0.accepted.send_modify(|accepted| *accepted -= 1);
+    }
+}
+
 impl Shared {
     pub(super) async fn accept_all(
         shared: Arc<Shared>,
@@ -37,18 +53,19 @@ impl Shared {
         rule: Option<DomainName>,
     ) {
         let negotiating = PendingConnections::new(MAX_NEGOTIATING);
-        let mut stop = shared.stop.subscribe();
+        let mut closed = shared.closed.subscribe();
         loop {
             let stream = tokio::select! {
                 stream = accept(&listener) => stream,
-                _ = stop.wait_for(|stop| *stop) => return,
+                _ = closed.wait_for(|closed| *closed) => return,
             };
+            let accepted = Accepted::new(&shared);
             // Before anything else: the client may close its socket at once.
             let owner = domain::of_connection(Site::Client, &stream, rule.as_ref());
             let of_task = shared.clone();
             match target.clone() {
                 Some(target) => drop(tokio::spawn(async move {
-                    of_task.forward(stream, &target, &owner).await;
+                    of_task.forward(stream, &target, &owner, accepted).await;
                 })),
                 None => {
                     let from = stream.peer_addr().map(canonical);
@@ -59,7 +76,7 @@ impl Shared {
                         reset_on_drop(&stream);
                         continue;
                     }
-                    if negotiating.admit(of_task.negotiate(stream, owner, rule.clone())) {
+                    if negotiating.admit(of_task.negotiate(stream, owner, rule.clone(), accepted)) {
                         shared.displaced_proxy_clients.fetch_add(1, Ordering::Relaxed);
                         if let Some(suppressed) = shared.displaced.pass() {
                             warn!(
@@ -123,10 +140,12 @@ impl Shared {
         })
     }
 
-    async fn forward(&self, stream: TcpStream, target: &Target, owner: &Owner) {
+    async fn forward(&self, stream: TcpStream, target: &Target, owner: &Owner, accepted: Accepted) {
         let line = FlowLine::new(&self.server, owner, target);
         let service = self.https.as_ref().and_then(|https| Some((https, https.find(target)?)));
-        match self.open(target, owner, service.is_some()).await {
+        let opened = self.open(target, owner, service.is_some()).await;
+        drop(accepted);
+        match opened {
             // Does not wait for the origin: what the application sends meanwhile travels with the
             // request.
             Ok((driver, flow, signals)) => {
@@ -197,6 +216,7 @@ impl Shared {
         mut stream: TcpStream,
         owner: Owner,
         rule: Option<DomainName>,
+        accepted: Accepted,
     ) {
         // An error means that the client is gone; later its address may be unknown.
         let Ok(from) = stream.peer_addr().map(canonical) else { return };
@@ -206,7 +226,9 @@ impl Shared {
         match request.await {
             Ok(request) => {
                 let owner = domain::of_proxy(owner, rule.as_ref(), request.user.as_deref());
-                drop(tokio::spawn(async move { self.proxy(stream, request, &owner).await }));
+                drop(tokio::spawn(
+                    async move { self.proxy(stream, request, &owner, accepted).await },
+                ));
             }
             Err(error) if error.is_unauthorized() => self.unauthorized(from, &error),
             Err(error) => {
@@ -231,12 +253,19 @@ impl Shared {
         }
     }
 
-    async fn proxy(&self, mut stream: TcpStream, request: Request, owner: &Owner) {
+    async fn proxy(
+        &self,
+        mut stream: TcpStream,
+        request: Request,
+        owner: &Owner,
+        accepted: Accepted,
+    ) {
         let line = FlowLine::new(&self.server, owner, &request.target);
         // A plain request is none for TLS.
         let https = self.https.as_ref().filter(|_| request.protocol != ProxyProtocol::Http);
         let service = https.and_then(|https| Some((https, https.find(&request.target)?)));
         let opened = self.open(&request.target, owner, service.is_some()).await;
+        drop(accepted);
         let (driver, flow, signals) = match opened {
             Ok(opened) => opened,
             Err(refused) => {

@@ -17,7 +17,7 @@ use crate::listener::{Forward, ProxyListener};
 use crate::log_limit::LogLimit;
 use crate::proxy::ProxyAccess;
 use crate::quic;
-use crate::sockets::listen;
+use crate::sockets::listen_lasting;
 use crate::status::{Role, Status};
 #[cfg(unix)]
 use crate::store::ContentStore;
@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tracing::{debug, warn};
 
@@ -59,6 +60,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// How long a successor of a server that drains is expected at any moment.
 const SUCCESSOR: Duration = Duration::from_secs(10);
+
+/// How long a client that drains waits for connections that it accepted to get their flows.
+const ACCEPTED: Duration = Duration::from_secs(1);
 
 /// The longest pause between two attempts, `since_draining` after a server began to drain.
 fn longest_pause(since_draining: Option<Duration>) -> Duration {
@@ -106,6 +110,10 @@ struct Shared {
     /// The server has refused this client for good: there are no further attempts.
     refused: watch::Sender<bool>,
     stop: watch::Sender<bool>,
+    /// It listens no more.
+    closed: watch::Sender<bool>,
+    /// Connections that were accepted and have no flow yet.
+    accepted: watch::Sender<usize>,
     refused_connections: AtomicU64,
     displaced_proxy_clients: AtomicU64,
     displaced: LogLimit,
@@ -116,6 +124,8 @@ struct Shared {
     wire: Arc<WireBytes>,
     content: Arc<ContentBytes>,
     started: Instant,
+    /// The tasks that listen.
+    listening: Mutex<JoinSet<()>>,
 }
 
 /// Starts a client. It keeps trying to reach its server until [`Connection::drain`],
@@ -147,7 +157,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
     let proxies = config.proxies.iter().map(|proxy| (&proxy.bind, None, &proxy.domain));
     for (bind, target, domain) in forwards.chain(proxies) {
         let failed = |source| NetError::Listen { bind: bind.to_string(), source };
-        let listener = listen(bind).await.map_err(failed)?;
+        let listener = listen_lasting(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         listeners.push((listener, address, target.cloned(), domain.clone()));
     }
@@ -173,6 +183,8 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         failures: LogLimit::new(),
         refused: watch::Sender::new(false),
         stop: watch::Sender::new(false),
+        closed: watch::Sender::new(false),
+        accepted: watch::Sender::new(0),
         refused_connections: AtomicU64::new(0),
         displaced_proxy_clients: AtomicU64::new(0),
         displaced: LogLimit::new(),
@@ -183,6 +195,7 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         wire,
         content: Arc::default(),
         started: Instant::now(),
+        listening: Mutex::default(),
         endpoint: config.endpoint,
     });
     shared.endpoint.warn_if_no_peers();
@@ -191,7 +204,8 @@ pub async fn connect(mut config: ConnectConfig) -> Result<Connection, NetError> 
         if is_open && !address.ip().is_loopback() {
             warn!(%address, "the proxy has no password, and anyone who can reach this address can use the tunnel: bind it to 127.0.0.1, or say who may use it (--proxy-users, --proxy-clients)");
         }
-        tokio::spawn(Shared::accept_all(shared.clone(), listener, target, domain));
+        let accepting = Shared::accept_all(shared.clone(), listener, target, domain);
+        lock(&shared.listening).spawn(accepting);
     }
     tokio::spawn(Shared::keep_session(shared.clone()));
     Ok(Connection { shared })
@@ -228,12 +242,7 @@ impl Connection {
     /// Accepts no more connections, and waits for at most `limit` until the open ones have ended.
     /// Returns whether all have.
     pub async fn drain(&self, limit: Duration) -> bool {
-        self.shared.stop.send_replace(true);
-        let drivers = self.shared.drivers();
-        for driver in &drivers {
-            driver.with(Session::go_away);
-            driver.close_listeners();
-        }
+        let drivers = self.begin_drain().await;
         let all = drain_all(&drivers, limit).await;
         for driver in &drivers {
             driver.with(Session::close);
@@ -244,8 +253,38 @@ impl Connection {
         all
     }
 
+    /// Accepts no more connections, and leaves its addresses and its caches on disk to a successor,
+    /// which may start as soon as this returns. Open connections continue until
+    /// [`Connection::drain`] ends them.
+    pub async fn give_way(&self) {
+        for driver in self.begin_drain().await {
+            driver.leave_disk();
+        }
+        #[cfg(unix)]
+        if let Some(store) = self.shared.endpoint.store.clone() {
+            let _ = tokio::task::spawn_blocking(move || store.release()).await;
+        }
+    }
+
+    async fn begin_drain(&self) -> Vec<Arc<Driver>> {
+        self.shared.closed.send_replace(true);
+        let mut listening = std::mem::take(&mut *lock(&self.shared.listening));
+        while listening.join_next().await.is_some() {}
+        // What was accepted is opened: a proxy's client may have sent no request yet.
+        let mut accepted = self.shared.accepted.subscribe();
+        let _ = tokio::time::timeout(ACCEPTED, accepted.wait_for(|accepted| *accepted == 0)).await;
+        self.shared.stop.send_replace(true);
+        let drivers = self.shared.drivers();
+        for driver in &drivers {
+            driver.with(Session::go_away);
+            driver.close_listeners();
+        }
+        drivers
+    }
+
     /// Closes the session at once.
     pub fn stop(&self) {
+        self.shared.closed.send_replace(true);
         self.shared.stop.send_replace(true);
         for driver in self.shared.drivers() {
             driver.with(Session::close);
@@ -293,7 +332,7 @@ impl Connection {
             displaced_proxy_clients: shared.displaced_proxy_clients.load(Ordering::Relaxed),
             socks4_clients: shared.socks4_clients.load(Ordering::Relaxed),
             unauthorized_proxy_clients: shared.unauthorized_proxy_clients.load(Ordering::Relaxed),
-            draining: *shared.stop.borrow(),
+            draining: *shared.closed.borrow() || *shared.stop.borrow(),
             last_failure: shared.last_failure().map(|error| error.to_string()),
             https: shared.https.as_ref().map(Https::status).unwrap_or_default(),
             sessions,

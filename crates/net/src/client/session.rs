@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
+/// Sessions whose server drains that there may be at once. Each has some memory.
+const MAX_RETIRING: usize = 4;
+
 impl Shared {
     /// Keeps a session with the server, one after another, until the client is stopped or the
     /// server refuses it for good.
@@ -114,7 +117,13 @@ impl Shared {
         driver.leave_disk();
         // Cannot fail: the size is in range.
         driver.with(|session| session.set_log_limit(SMALLEST_LOG, Instant::now()).ok());
-        lock(&self.retiring).push(driver.clone());
+        let mut retiring = lock(&self.retiring);
+        if retiring.len() >= MAX_RETIRING {
+            warn!(server = %self.server, "too many processes of this server drain at once; closing the oldest one's session");
+            retiring[0].with(Session::close);
+        }
+        retiring.push(driver.clone());
+        drop(retiring);
         self.set_latest(None);
         let shared = self.clone();
         tokio::spawn(close_when_done(driver.clone()));

@@ -678,6 +678,11 @@ impl Driver {
         matches!(*self.phase.borrow(), Phase::Over(_))
     }
 
+    /// Whether the peer drains: open flows continue, and it opens no more.
+    pub(crate) fn is_going_away(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::GoingAway)
+    }
+
     /// Whether the session has ended, but applications have yet to read what had arrived.
     pub(crate) fn is_delivering(&self) -> bool {
         self.is_over() && !self.lock().flows.is_empty()

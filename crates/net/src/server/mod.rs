@@ -13,7 +13,7 @@ use crate::keys::PublicKey;
 use crate::listener::Bind;
 use crate::log_limit::LogLimit;
 use crate::quic;
-use crate::sockets::listen;
+use crate::sockets::listen_lasting;
 use crate::status::{Role, Status};
 #[cfg(unix)]
 use crate::store::ContentStore;
@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 /// Parameters of a server.
 #[derive(Clone, Debug)]
@@ -76,6 +77,14 @@ struct Shared {
     incompatible: Mutex<HashMap<PublicKey, HelloError>>,
     started: Instant,
     threads: SessionThreads,
+    listening: Mutex<Listening>,
+}
+
+/// What occupies the addresses that this server listens on.
+#[derive(Default)]
+struct Listening {
+    tcp: JoinSet<()>,
+    quic: Vec<quinn::Endpoint>,
 }
 
 /// Logs of a session that ended, for its peer to resume.
@@ -104,7 +113,7 @@ pub(crate) async fn serve_on(
     let mut listeners = Vec::new();
     for bind in &config.listen {
         let failed = |source| NetError::Listen { bind: bind.to_string(), source };
-        let listener = listen(bind).await.map_err(failed)?;
+        let listener = listen_lasting(bind).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         // QUIC uses the same port number.
         let quic = match config.endpoint.transport {
@@ -136,18 +145,17 @@ pub(crate) async fn serve_on(
         started: Instant::now(),
         endpoint: config.endpoint,
         threads,
+        listening: Mutex::default(),
     });
     let pending = Arc::new(PendingConnections::new(MAX_UNAUTHENTICATED));
     for (listener, _, quic) in listeners {
         if shared.endpoint.transport != TransportKind::Quic {
-            tokio::spawn(Shared::accept_all(
-                shared.clone(),
-                listener,
-                tls.clone(),
-                pending.clone(),
-            ));
+            let accepting =
+                Shared::accept_all(shared.clone(), listener, tls.clone(), pending.clone());
+            lock(&shared.listening).tcp.spawn(accepting);
         }
         if let Some(endpoint) = quic {
+            lock(&shared.listening).quic.push(endpoint.clone());
             tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, pending.clone()));
         }
     }
@@ -173,6 +181,32 @@ impl Server {
     /// Accepts no more sessions and flows, and waits for at most `limit` until the open ones have
     /// ended. Returns whether all have.
     pub async fn drain(&self, limit: Duration) -> bool {
+        let drivers = self.begin_drain();
+        let all = drain_all(&drivers, limit).await;
+        self.stop();
+        for driver in &drivers {
+            driver.closed_transports().await;
+        }
+        all
+    }
+
+    /// Accepts no more sessions and flows, and leaves its addresses and its caches on disk to a
+    /// successor, which may start as soon as this returns. Flows over TCP continue until
+    /// [`Server::drain`] ends them; those over QUIC end, since two processes cannot share its port.
+    pub async fn give_way(&self) {
+        self.begin_drain();
+        let Listening { mut tcp, quic } = std::mem::take(&mut *lock(&self.shared.listening));
+        for endpoint in quic {
+            quic::leave_port(&endpoint).await;
+        }
+        while tcp.join_next().await.is_some() {}
+        #[cfg(unix)]
+        if let Some(store) = self.shared.endpoint.store.clone() {
+            let _ = tokio::task::spawn_blocking(move || store.release()).await;
+        }
+    }
+
+    fn begin_drain(&self) -> Vec<Arc<Driver>> {
         let shared = &self.shared;
         shared.draining.send_replace(true);
         let drivers: Vec<_> = shared.lock_sessions().values().cloned().collect();
@@ -183,12 +217,7 @@ impl Server {
             // A successor may listen there at once.
             driver.close_listeners();
         }
-        let all = drain_all(&drivers, limit).await;
-        self.stop();
-        for driver in &drivers {
-            driver.closed_transports().await;
-        }
-        all
+        drivers
     }
 
     /// Closes all sessions at once.

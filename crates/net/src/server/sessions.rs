@@ -10,7 +10,7 @@ use crate::keys::PublicKey;
 #[cfg(unix)]
 use crate::store::PATIENCE;
 use crate::transport::Transport;
-use oncewire_session::{Answer, Hello, Logs, MAX_LANES, Refused, Session, SessionId};
+use oncewire_session::{Answer, Hello, Logs, MAX_LANES, Refused, SMALLEST_LOG, Session, SessionId};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Shared {
             return reject(Rejection::Draining, transport);
         }
         let logs = self.replace(&mut sessions, peer, hello);
-        let of_peer = sessions.keys().filter(|(key, _)| *key == peer).count();
+        let of_peer = Shared::lasting(&sessions, &peer);
         if let Some(reason) = self.full(&sessions, &peer, of_peer) {
             return reject(reason, transport);
         }
@@ -106,12 +106,19 @@ impl Shared {
     #[cfg(unix)]
     pub(super) async fn restore(&self, peer: PublicKey, hello: &Hello) {
         let Some(store) = self.endpoint.store.clone() else { return };
-        let of_peer = |session: &(PublicKey, SessionId)| session.0 == peer;
+        let of_peer: Vec<_> = (self.lock_sessions().iter())
+            .filter(|((key, _), _)| *key == peer)
+            .map(|(_, driver)| driver.clone())
+            .collect();
         if hello.answer != Answer::New
-            || self.lock_sessions().keys().any(of_peer)
+            || of_peer.iter().any(|driver| !driver.is_going_away())
             || self.lock_kept().iter().any(|kept| kept.peer == peer)
         {
             return;
+        }
+        // The successor of a client that drains: what it finds on disk, it finds here, too.
+        for driver in of_peer {
+            driver.leave_disk();
         }
         let config = self.config.clone();
         let read = move || store.restore(peer, &config, false);
@@ -121,6 +128,24 @@ impl Shared {
             self.lock_kept().push(KeptLogs { peer, since: Instant::now(), logs });
             self.memory_changed.notify_one();
         }
+    }
+
+    /// How many sessions a peer has beside those whose client drains. Of these, the oldest ends if
+    /// there are too many.
+    fn lasting(sessions: &Sessions, peer: &PublicKey) -> usize {
+        let of_peer = sessions.iter().filter(|((key, _), _)| key == peer);
+        let (going, lasting): (Vec<_>, Vec<_>) =
+            of_peer.map(|(_, driver)| driver).partition(|driver| driver.is_going_away());
+        if going.len() >= MAX_PER_PEER
+            && let Some(oldest) = going.iter().min_by_key(|driver| driver.born)
+        {
+            warn!(
+                peer = oldest.label(),
+                "too many processes of this client drain at once; closing the oldest one's session"
+            );
+            oldest.with(Session::close);
+        }
+        lasting.len()
     }
 
     /// Why a peer with `of_peer` sessions cannot have another one, if it cannot.
@@ -188,6 +213,12 @@ impl Shared {
         let mut logs: Option<(bool, Instant, Logs)> = None;
         for id in of_peer {
             let Some(driver) = sessions.get(&id).cloned() else { continue };
+            if driver.is_going_away() && driver.flow_count() > 0 {
+                // Its process finishes them beside its successor, which may name the same logs: both
+                // had them on disk. Cannot fail: the size is in range.
+                driver.with(|session| session.set_log_limit(SMALLEST_LOG, Instant::now()).ok());
+                continue;
+            }
             let fits = driver.with(|session| session.fits(hello)).unwrap_or(false);
             if !fits && driver.with(|session| session.last_received()).flatten().is_some() {
                 tokio::spawn(Shared::end_if_silent(driver));

@@ -183,6 +183,14 @@ impl ContentStore {
         }
     }
 
+    /// [`ContentStore::close`], and lets another process open the store. What sessions that are still
+    /// open carry from now on is not kept.
+    pub fn release(&self) {
+        self.close();
+        lock(&self.shared.peers).clear();
+        self.shared.store.release();
+    }
+
     /// The state, for `status`.
     pub fn status(&self) -> StoreStatus {
         let shared = &self.shared;
@@ -253,7 +261,12 @@ impl ContentStore {
     fn queue_left(&self, driver: u64, peer: PublicKey, left: Vec<(Side, Vec<Unwritten>)>) {
         let left = left.into_iter().filter(|(_, left)| !left.is_empty());
         let left = left.map(|(side, left)| (driver, peer, side, left));
-        lock(&self.shared.queue).left.extend(left);
+        let mut queue = lock(&self.shared.queue);
+        // Nobody would write it.
+        if !queue.stop {
+            queue.left.extend(left);
+        }
+        drop(queue);
         self.shared.wake.notify_all();
     }
 

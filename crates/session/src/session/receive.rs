@@ -445,8 +445,8 @@ impl Session {
         }
         let stream = self.outgoing.stream(&owner);
         let mut flow = Flow::new(lane, stream, None, agreed.early_credit, now);
-        let busy = self.going_away
-            || self.flows.len() as u64 >= self.config.max_flows
+        // An OPEN after this end's GO_AWAY was on its way when the peer had not read that.
+        let busy = self.flows.len() as u64 >= self.config.max_flows
             || !self.config.early.acquire_exactly(EARLY_CREDIT);
         if busy {
             flow.receive.window = 0;

@@ -36,7 +36,8 @@ impl Session {
         }
     }
 
-    /// Accepts and opens no more flows, and says so to the peer. Open flows continue.
+    /// Opens no more flows, and asks the peer to open no more. Open flows continue, and so do those
+    /// that the peer opened before it knew.
     pub fn go_away(&mut self) {
         if self.ended.is_none()
             && !std::mem::replace(&mut self.going_away, true)
