@@ -20,7 +20,7 @@ cp "$new" "$root/root/new.deb"
 cat > "$root/root/try.sh" <<'TRY'
 set -eux -o pipefail
 cd /root
-trap 'journalctl --no-pager -o cat -n 40 -u "oncewire-*"' ERR
+trap 'journalctl --no-pager -o cat -n 60 -u "oncewire-*"; ls -l slow.*' ERR
 export DEBIAN_FRONTEND=noninteractive
 # Everything on the disk, but for logs and what packages are known.
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
@@ -40,9 +40,9 @@ ExecStart=/bin/cat /usr/bin/perl
 StandardInput=socket
 StandardOutput=socket
 UNIT
-# One that takes a quarter of a minute for them.
+# One that takes most of a minute for them.
 cat > /root/slow.sh <<'SLOW'
-for i in $(seq 0 74); do dd if=/usr/bin/perl bs=65536 skip=$i count=1 status=none; sleep .2; done
+for i in $(seq 0 74); do dd if=/usr/bin/perl bs=65536 skip=$i count=1 status=none; sleep .6; done
 SLOW
 sed s/8000/8001/ /etc/systemd/system/origin.socket > /etc/systemd/system/slow.socket
 sed 's,/bin/cat /usr/bin/perl,/bin/bash /root/slow.sh,' /etc/systemd/system/origin@.service > /etc/systemd/system/slow@.service
