@@ -12,6 +12,7 @@ use crate::reach::Delivery;
 use oncewire_kernels::{FilePages, Pages};
 use std::ops::Range;
 
+mod delivery;
 mod restore;
 
 /// Size and span of a log, and the rules that follow from them. The same at both ends.

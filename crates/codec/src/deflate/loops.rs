@@ -27,6 +27,90 @@ fn load(data: &[u8], position: u64) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes) >> (position % 8))
 }
 
+impl BitReader<'_> {
+    /// The next token. At its end, a reader may be past the end of the data: check
+    /// [`BitReader::is_past_end`] before the token is believed.
+    ///
+    /// # Errors
+    /// [`Stop`]; after [`Stop::End`] the reader is behind the end-of-block symbol.
+    #[inline(always)]
+    pub(crate) fn token(&mut self, code: &Code) -> Result<Token, Stop> {
+        // Two code words of 15 bits, and 5 and 13 extra bits, fit what a refill gives.
+        self.refill();
+        let entry = code.entry(self.buffer, 0);
+        if entry.is_special() {
+            self.consume(entry.bits());
+            return Err(if entry.is_end() { Stop::End } else { Stop::Bad });
+        }
+        let value = entry.value(entry.extra(self.buffer));
+        self.consume(entry.bits());
+        if entry.is_length() == 0 {
+            return Ok(Token(value));
+        }
+        let entry = code.entry(self.buffer, u32::MAX);
+        if entry.is_special() {
+            return Err(Stop::Bad);
+        }
+        let token = Token(value + entry.value(entry.extra(self.buffer)));
+        self.consume(entry.bits());
+        Ok(token)
+    }
+
+    /// Appends up to `most` tokens, and where each of them begins: in bits, with `base` added.
+    /// Returns where the last one ends, and what comes next if `most` were not to be had.
+    pub(crate) fn append_tokens(
+        &mut self,
+        code: &Code,
+        most: usize,
+        base: u32,
+        tokens: &mut Vec<Token>,
+        starts: &mut Vec<u32>,
+    ) -> (u32, Option<Stop>) {
+        self.append_by(Kernels::detect(), code, most, base, tokens, starts)
+    }
+
+    fn append_by(
+        &mut self,
+        kernels: Kernels,
+        code: &Code,
+        most: usize,
+        base: u32,
+        tokens: &mut Vec<Token>,
+        starts: &mut Vec<u32>,
+    ) -> (u32, Option<Stop>) {
+        let first = tokens.len();
+        debug_assert_eq!(starts.len(), first);
+        tokens.resize(first + most, Token(0));
+        starts.resize(first + most + 1, 0);
+        let (count, stop) = kernels.bit_work(ReadTokens {
+            reader: self,
+            code,
+            tokens: &mut tokens[first..],
+            starts: &mut starts[first..],
+            base,
+        });
+        let end = starts[first + count];
+        tokens.truncate(first + count);
+        starts.truncate(first + count);
+        (end, stop)
+    }
+
+    /// Goes over `tokens` as far as their bits under `code` come next, but not over copies from
+    /// `shortest` inflated bytes back or farther, nor near the end. Returns their number.
+    pub(crate) fn skip_tokens(&mut self, code: &Code, tokens: &[Token], shortest: u32) -> usize {
+        Kernels::detect().bit_work(SkipTokens { reader: self, code, tokens, shortest })
+    }
+}
+
+impl BitWriter<'_> {
+    /// Appends a token. Returns whether there was room and the code has its symbols.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn token(&mut self, token: Token, code: &Code) -> bool {
+        code.bits_of(token).is_some_and(|(bits, count)| self.put(bits, count))
+    }
+}
+
 /// Reads tokens, and where each of them begins: in bits, with `base` added. `starts`
 /// has one place more than `tokens`, for where the last one ends. Returns their number, and what comes next if that is no token.
 ///
@@ -347,5 +431,87 @@ impl<D: Distances> BitWork for Transcode<'_, '_, '_, D> {
             left -= u64::from(1 & !is_distance);
         }
         done.then_some(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SLACK;
+    use super::super::bits::mask;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn tokens_read_at_once_are_those_read_one_by_one(
+            data in proptest::collection::vec(any::<u8>(), 0..400),
+            start in 0u64..8,
+            most in 0usize..200,
+        ) {
+            let code = Code::fixed();
+            let mut reader = BitReader::new(&data, start);
+            let (mut tokens, mut starts, mut expected) = (Vec::new(), Vec::new(), None);
+            let mut end = reader.position();
+            while tokens.len() < most {
+                starts.push(end as u32 + 7);
+                let token = reader.token(code);
+                match token {
+                    _ if reader.is_past_end() => expected = Some(Stop::Short),
+                    Ok(token) => {
+                        tokens.push(token);
+                        end = reader.position();
+                        continue;
+                    }
+                    Err(stop) => expected = Some(stop),
+                }
+                starts.pop();
+                break;
+            }
+            for kernels in Kernels::available() {
+                let mut at_once = BitReader::new(&data, start);
+                let (mut found, mut begins) = (Vec::new(), Vec::new());
+                let (found_end, stop) =
+                    at_once.append_by(kernels, code, most, 7, &mut found, &mut begins);
+                prop_assert_eq!(&found, &tokens);
+                prop_assert_eq!((&begins, found_end, stop), (&starts, end as u32 + 7, expected));
+                let behind = if stop == Some(Stop::End) { reader.position() } else { end };
+                prop_assert_eq!(at_once.position(), behind);
+
+                // And over them, up to the first that differs or is near the end.
+                let mut over = BitReader::new(&data, start);
+                let skipped = kernels.bit_work(SkipTokens {
+                    reader: &mut over,
+                    code,
+                    tokens: &tokens,
+                    shortest: u32::MAX,
+                });
+                let near = starts.iter().filter(|&&at| u64::from(at - 7) / 8 + 8 > data.len() as u64);
+                prop_assert_eq!(skipped, tokens.len() - near.count());
+                prop_assert_eq!(over.position(), starts.get(skipped).map_or(end, |&at| (at - 7).into()));
+                if let Some(nth) = tokens[..skipped].iter().position(|token| token.is_copy()) {
+                    let mut others = tokens.clone();
+                    others[nth] = others[nth].moved(1).or(others[nth].moved(-1)).unwrap();
+                    let far = tokens[nth].distance();
+                    for (tokens, shortest) in [(&others, u32::MAX), (&tokens, far)] {
+                        let reader = &mut BitReader::new(&data, start);
+                        let skip = SkipTokens { reader, code, tokens, shortest };
+                        prop_assert_eq!(kernels.bit_work(skip), nth);
+                    }
+                }
+
+                // And back: under the same code, the same bits.
+                let mut out = vec![0; data.len() + 2 * SLACK];
+                let (mut from, mut to) = (BitReader::new(&data, start), BitWriter::new(&mut out));
+                let first = u64::from(data.first().map_or(0, |byte| byte & mask(start as u32) as u8));
+                prop_assert!(to.put(first, start as u32));
+                let count = tokens.len() as u64;
+                prop_assert_eq!(transcode_by(kernels, [code; 2], &mut from, &mut to, count, &mut Unchanged), Some(0));
+                prop_assert_eq!((from.position(), to.position()), (end, end));
+                let whole = (end / 8) as usize;
+                let same = to.written()[..whole] == data[..whole];
+                prop_assert!(same || data.is_empty());
+                prop_assert_eq!(transcode_by(kernels, [code; 2], &mut from, &mut to, u64::MAX, &mut Unchanged), None);
+            }
+        }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::literals::{ColumnBuffers, LiteralBuffers, LiteralReader, LiteralWriter};
 use super::planes::{MANY_MATCHES, PlaneBuffers, PlaneReader, PlaneWriter};
-use super::{DescriptorModels, DescriptorWriter, Entropy, FixedWidth, NewCodes, TranscodeModels};
+use super::{
+    DescriptorModels, DescriptorSection, DescriptorWriter, Entropy, FixedWidth, NewCodes,
+    TranscodeModels,
+};
 use crate::error::FrameError;
-use crate::log::Width;
 use crate::matcher::Match;
 use oncewire_kernels::Kernels;
 
@@ -137,16 +139,6 @@ impl DescriptorBuffers {
         // bytes of bits, in buffers that double.
         2 * MANY_MATCHES * (20 * 6 + 24) + PlaneBuffers::most(matches)
     }
-}
-
-/// A section of coded descriptors, and what of its frame it is read with.
-#[derive(Clone, Copy)]
-pub(crate) struct DescriptorSection<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) in_columns: bool,
-    pub(crate) offset: u64,
-    pub(crate) block_len: usize,
-    pub(crate) width: Option<Width>,
 }
 
 /// State of a context at the decoder.

@@ -9,6 +9,16 @@ use crate::error::FrameError;
 use crate::log::Width;
 use crate::matcher::Match;
 
+/// A section of coded descriptors, and what of its frame it is read with.
+#[derive(Clone, Copy)]
+pub(crate) struct DescriptorSection<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) in_columns: bool,
+    pub(crate) offset: u64,
+    pub(crate) block_len: usize,
+    pub(crate) width: Option<Width>,
+}
+
 /// Distances that are multiples of this get their own code: archives, disk images and databases
 /// align their content to it.
 const ALIGNMENT: u64 = 512;

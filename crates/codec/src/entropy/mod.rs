@@ -12,9 +12,9 @@ mod training;
 mod transcode;
 
 pub(crate) use columns::NewCodes;
-pub(crate) use context::{DescriptorBuffers, DescriptorSection, ReadContext, WriteContext};
-pub(crate) use descriptors::FixedWidth;
+pub(crate) use context::{DescriptorBuffers, ReadContext, WriteContext};
 use descriptors::{DescriptorModels, DescriptorWriter};
+pub(crate) use descriptors::{DescriptorSection, FixedWidth};
 pub use frozen::{ContextError, FrozenContext, MAX_CODES, MAX_PREFIX};
 pub(crate) use frozen::{FrozenReader, FrozenWriter};
 pub(crate) use literals::{ColumnBuffers, LiteralBuffers, search_effort};

@@ -3,8 +3,7 @@
 //! with these.
 
 use super::columns::{ColumnReader, ColumnWriter, LengthModels, NewCodes};
-use super::context::DescriptorSection;
-use super::descriptors::FixedWidth;
+use super::descriptors::{DescriptorSection, FixedWidth};
 use super::symbols::SectionWriter;
 use crate::error::FrameError;
 use crate::format::varint;
