@@ -1,10 +1,10 @@
 //! The directory of a store.
 
 use super::error::{HeaderError, LogName, StoreError};
-use super::layout::{Id, LogHeader, MAX_ABOUT, MAX_STATE, Shape, StorePage};
+use super::layout::{LogHeader, MAX_ABOUT, MAX_STATE, Shape, StorePage};
 use super::log::DiskLog;
 use super::seal::{AesGcm, Cipher, Plain, Sealer, Secret, random};
-use super::{Peer, Side};
+use super::{Id, Peer, Side};
 use crate::device::{Device, DeviceError, FileDevice, PAGE};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};

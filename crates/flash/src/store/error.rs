@@ -1,6 +1,6 @@
 //! Errors.
 
-use super::layout::Id;
+use super::Id;
 use super::seal::NoRandom;
 use crate::device::DeviceError;
 use std::fmt;

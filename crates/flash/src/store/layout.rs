@@ -3,7 +3,7 @@
 
 use super::error::HeaderError;
 use super::seal::{Cipher, Sealer, Secret, nonce};
-use super::{Peer, Side};
+use super::{Id, Peer, Side};
 use crate::device::PAGE;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
@@ -30,9 +30,6 @@ const BLOCK_MAGIC: [u8; 4] = *b"OWB\x01";
 const UNIT_KIND: u8 = 1;
 const FOOTER_KIND: u8 = 2;
 const STATE_KIND: u8 = 3;
-
-/// Identifies a store or a log, random.
-pub type Id = [u8; 16];
 
 fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];

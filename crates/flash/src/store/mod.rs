@@ -52,3 +52,6 @@ pub enum Side {
 /// Public key of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(pub [u8; 32]);
+
+/// Identifies a store or a log, random.
+pub type Id = [u8; 16];
