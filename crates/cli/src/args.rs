@@ -24,6 +24,7 @@ mod study;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tunnel;
+mod values;
 
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
@@ -184,13 +185,13 @@ pub(crate) struct CodecArgs {
         "Sampler, which chooses the positions to fingerprint: {}. `oncewire train` makes the FILE",
         sampler_list()
     ))]
-    #[serde(deserialize_with = "tunnel::text")]
+    #[serde(deserialize_with = "values::text")]
     pub(crate) sampler: SamplerName,
     /// Entropy stage, for bytes that do not repeat: none (fastest, for a link that compresses
     /// anyway), lz4 (each frame on its own), coded (smallest: short repeats and Huffman codes that
     /// stay from frame to frame), or coded-1 to coded-3
     #[arg(long, value_name = "STAGE", default_value = "coded")]
-    #[serde(deserialize_with = "tunnel::text")]
+    #[serde(deserialize_with = "values::text")]
     pub(crate) entropy: EntropyName,
     #[arg(long, value_name = "N", help = level_help())]
     pub(crate) level: Option<i32>,

@@ -29,6 +29,7 @@ mod node;
 mod output;
 mod pack;
 mod plan;
+mod price;
 mod progress;
 mod quantity;
 mod report;

@@ -1,6 +1,6 @@
 //! Arguments of `ca`, and those of `serve` and `connect` about HTTPS.
 
-use super::tunnel::{defaults, texts};
+use super::values::{defaults, texts};
 use clap::Args;
 use oncewire_net::https::{NamedCertificate, Pin, Service};
 use oncewire_net::target::Host;

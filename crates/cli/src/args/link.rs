@@ -2,9 +2,10 @@
 
 use super::Switch;
 use super::admin::AdminAddress;
-use super::tunnel::{FileArgs, LogLevel, RoleName, choice, defaults, duration, parsed, some_text};
+use super::tunnel::{FileArgs, LogLevel, RoleName};
+use super::values::{choice, defaults, duration, parsed, some_text};
+use crate::price::Price;
 use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
-use crate::report::Price;
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
 use oncewire_net::link::{

@@ -1,7 +1,7 @@
 //! Arguments of `report`.
 
+use crate::price::Price;
 use crate::quantity::parse_time;
-use crate::report::Price;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

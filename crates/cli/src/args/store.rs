@@ -1,6 +1,6 @@
 //! Options of `serve` and `connect` about caches on disk, and arguments of `store`.
 
-use super::tunnel::{defaults, parsed};
+use super::values::{defaults, parsed};
 use crate::quantity::{parse_size, size};
 use clap::{Args, Subcommand};
 use serde::Deserialize;

@@ -8,9 +8,10 @@
 
 use super::admin::AdminAddress;
 use super::store::StoreArgs;
+use super::values::{choice, defaults, duration, parsed, some_text, texts};
 use super::{CodecArgs, OriginArgs, TerminateArgs};
+use crate::price::Price;
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
-use crate::report::Price;
 use clap::{Args, ValueEnum};
 use oncewire_codec::Sharing;
 use oncewire_codec::adapt::CpuShare;
@@ -20,10 +21,8 @@ use oncewire_net::target::Target;
 use oncewire_net::{DEFAULT_MEMORY, TransportKind};
 use oncewire_session::{Config, LEAST_PAD, MAX_LANES, MOST_PAD};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
-use std::fmt::Display;
+use serde::de::Deserializer;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -327,13 +326,6 @@ impl EndpointArgs {
     }
 }
 
-/// What clap makes of an empty command line.
-pub(super) fn defaults<A: Args>() -> A {
-    let mut matches =
-        A::augment_args(clap::Command::new("defaults")).get_matches_from(["defaults"]);
-    A::from_arg_matches_mut(&mut matches).expect("nothing is required")
-}
-
 impl Default for EndpointArgs {
     fn default() -> EndpointArgs {
         defaults()
@@ -358,46 +350,8 @@ impl Default for ConnectArgs {
     }
 }
 
-/// A value that TOML has as a string and the command line as text.
-struct Text<T>(T);
-
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text<T>, D::Error> {
-        parsed(from, |text| text.parse().map_err(|error: T::Err| error.to_string())).map(Text)
-    }
-}
-
-pub(super) fn parsed<'de, D: Deserializer<'de>, T>(
-    from: D,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, D::Error> {
-    parse(&String::deserialize(from)?).map_err(D::Error::custom)
-}
-
-pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
-    from: D,
-) -> Result<T, D::Error> {
-    Text::deserialize(from).map(|Text(value)| value)
-}
-
-pub(super) fn some_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
-    text(from).map(Some)
-}
-
-pub(super) fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    Ok(Vec::<Text<T>>::deserialize(from)?.into_iter().map(|Text(value)| value).collect())
-}
-
 fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     parsed(from, parse_memory)
-}
-
-pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    parsed(from, parse_time)
 }
 
 fn pad<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
@@ -406,20 +360,6 @@ fn pad<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CpuShare>, D::Error> {
     parsed(from, parse_share).map(Some)
-}
-
-pub(super) fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(from: D) -> Result<T, D::Error> {
-    parsed(from, |text| {
-        T::from_str(text, true).map_err(|_| {
-            let shown = T::value_variants()
-                .iter()
-                .filter_map(T::to_possible_value)
-                .filter(|value| !value.is_hide_set());
-            let mut names: Vec<String> = shown.map(|value| value.get_name().to_owned()).collect();
-            let last = names.pop().unwrap_or_default();
-            format!("use {} or {last}", names.join(", "))
-        })
-    })
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {

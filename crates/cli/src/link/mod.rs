@@ -3,6 +3,7 @@
 use crate::args::{LinkArgs, MatchName, PeerArgs, Switch, parse_network};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::time;
+use crate::status;
 use crate::tunnel::{self, Options};
 use clap::ArgMatches;
 use oncewire_net::NetError;
@@ -24,7 +25,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let status = args
         .status
         .clone()
-        .or_else(|| tunnel::runtime_dir().map(|dir| dir.join("oncewire-link.sock")));
+        .or_else(|| status::runtime_dir().map(|dir| dir.join("oncewire-link.sock")));
     let admin = tunnel::admin(
         &options,
         args.admin,

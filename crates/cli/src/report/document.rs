@@ -1,7 +1,7 @@
 //! What was carried, for programs.
 
-use super::price::Price;
 use super::sums::{Sums, date, saved};
+use crate::price::Price;
 use oncewire_net::history::Amounts;
 use oncewire_session::Metrics;
 use serde_json::{Map, Value, json};

@@ -2,9 +2,9 @@
 
 use super::TEXTS;
 use super::present::{columns, percent, reasons, row, share, signed};
-use super::price::Price;
 use super::sums::saved;
 use crate::failure::without_number;
+use crate::price::Price;
 use crate::quantity::binary;
 use crate::top::model::{Moment, Peer};
 use oncewire_net::admin::{Page, Pages, View};

@@ -3,7 +3,6 @@
 mod document;
 mod live;
 mod present;
-mod price;
 mod sums;
 
 use crate::args::ReportArgs;
@@ -14,7 +13,6 @@ pub(crate) use live::pages;
 use oncewire_net::history::{self, HistoryError, SECONDS};
 use oncewire_net::status::Document;
 use oncewire_report::html::{self, Texts};
-pub(crate) use price::Price;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use sums::Sums;

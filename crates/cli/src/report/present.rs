@@ -1,7 +1,7 @@
 //! What was carried, as a report for presenters.
 
-use super::price::Price;
 use super::sums::{DAY, Sums, clock, date, moment, saved};
+use crate::price::Price;
 use oncewire_net::history::{Amounts, PeerName};
 use oncewire_report::{
     Axis, Block, Cell, Chart, ChartKind, Column, Fact, Report, Section, Series, Summary, Table,

@@ -1,6 +1,6 @@
 //! HTTPS services in a status, as a report.
 
-use super::tunnel::saved;
+use super::saved;
 use crate::format::count_of;
 use oncewire_net::status::HttpsStatus;
 use oncewire_report::{Section, Table, TableView, Unit};

@@ -11,7 +11,7 @@ use crate::args::StatusArgs;
 use crate::failure::{Failure, Outcome, note, without_number};
 use crate::{stdout, terminal};
 use oncewire_net::status::{Document, DocumentError, FORMAT, HistoryStatus};
-use oncewire_report::Report;
+use oncewire_report::{Cell, Report};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -30,6 +30,11 @@ const UNITS: [&str; 3] = [
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer of a running process, in bytes. A session takes about 4 kB.
 const LONGEST_STATUS: u64 = 1 << 30;
+
+/// The directory for sockets of this user's processes, if the system has one.
+pub(crate) fn runtime_dir() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
+}
 
 fn foreign(socket: &Path, why: &dyn Display) -> Failure {
     let name = socket.display();
@@ -97,12 +102,23 @@ fn history(status: &Option<HistoryStatus>) -> Option<String> {
     Some(format!("no history is recorded to {file}: {why}"))
 }
 
+/// Payload up to which a session's own messages, such as its handshake and reports, may outweigh
+/// what is saved, in bytes.
+const LITTLE: u64 = 64 << 10;
+
+/// The share of the payload that was saved. A direction that carries little, or little but
+/// acknowledgements, writes more than its payload, and the share says nothing.
+fn saved(wire: u64, sent: u64) -> Cell {
+    let says_nothing = sent == 0 || wire / 2 > sent || (wire > sent && sent < LITTLE);
+    if says_nothing { Cell::None } else { stdout::savings(wire, sent).into() }
+}
+
 /// The sockets to ask: the one that was named, or those of running processes.
 pub(crate) fn sockets(named: Option<&PathBuf>) -> Outcome<Vec<PathBuf>> {
     if let Some(path) = named {
         return Ok(vec![path.clone()]);
     }
-    let own = crate::tunnel::runtime_dir().into_iter().flat_map(|dir| {
+    let own = runtime_dir().into_iter().flat_map(|dir| {
         ["oncewire-serve.sock", "oncewire-connect.sock", "oncewire-link.sock"]
             .map(|name| dir.join(name))
     });

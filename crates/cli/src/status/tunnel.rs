@@ -1,9 +1,9 @@
 //! A tunnel's status as a report.
 
+use super::saved;
 use crate::failure::without_number;
 use crate::format::{self, count_of};
 use crate::quantity::{binary, bytes};
-use crate::stdout;
 use oncewire_net::status::{
     Counters, EffortStatus, ServiceStatus, SessionStatus, Status, StoreStatus,
 };
@@ -304,17 +304,6 @@ fn ago(seconds: f64) -> String {
         _ => 86_400.0,
     };
     format!("{} ago", format::number((seconds / unit).floor() * unit, Unit::Seconds))
-}
-
-/// Payload up to which a session's own messages, such as its handshake and reports, may outweigh
-/// what is saved, in bytes.
-const LITTLE: u64 = 64 << 10;
-
-/// The share of the payload that was saved. A direction that carries little, or little but
-/// acknowledgements, writes more than its payload, and the share says nothing.
-pub(super) fn saved(wire: u64, sent: u64) -> Cell {
-    let says_nothing = sent == 0 || wire / 2 > sent || (wire > sent && sent < LITTLE);
-    if says_nothing { Cell::None } else { stdout::savings(wire, sent).into() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::Options;
 use crate::args::admin::AdminAddress;
 use crate::args::tunnel::FileArgs;
 use crate::failure::{Failure, Outcome};
-use crate::report::Price;
+use crate::price::Price;
 use oncewire_net::admin::{Admin, Token, TokenError};
 use std::path::Path;
 

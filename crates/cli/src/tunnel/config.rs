@@ -7,8 +7,8 @@ use crate::args::tunnel::{EndpointArgs, FLOW_MEMORY, InsideName};
 use crate::args::{ConnectArgs, RoleName, ServeArgs, TunnelArgs};
 use crate::failure::{Failure, Outcome, without_number};
 use crate::family::EntropyName;
+use crate::price::Price;
 use crate::quantity::{binary, size, time};
-use crate::report::Price;
 use oncewire_codec::{ConfigError, EncoderBuilder};
 use oncewire_net::admin::Admin;
 use oncewire_net::allow::AllowList;
@@ -75,7 +75,10 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
     let process = Process {
         drain: args.drain,
         drain_in_background: args.drain_in_background,
-        status: args.status.clone().or_else(|| super::runtime_dir().map(|dir| dir.join(name))),
+        status: args
+            .status
+            .clone()
+            .or_else(|| crate::status::runtime_dir().map(|dir| dir.join(name))),
         admin: super::admin(
             options,
             args.admin,

@@ -26,16 +26,11 @@ use oncewire_net::{Endpoint, NetError, flows, supervisor};
 use oncewire_session::ConfigError;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-/// The directory for sockets of this user's processes, if the system has one.
-pub(crate) fn runtime_dir() -> Option<PathBuf> {
-    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
-}
 
 /// A secret key cannot be loaded or made.
 pub(crate) fn key_failure(error: &SecretKeyError) -> Failure {
