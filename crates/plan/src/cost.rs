@@ -3,7 +3,41 @@
 use std::iter::Sum;
 use std::ops::Add;
 
-use crate::{Instance, evaluate::Evaluation, manifest, placement::Tariff};
+use crate::{DeviceId, Instance, evaluate::Evaluation, manifest};
+
+/// What devices cost, in money.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tariff {
+    /// An encoder or a decoder, without its memory.
+    pub device: f64,
+    /// A byte of its memory, of the size that the instance gives it.
+    pub memory: f64,
+}
+
+impl Default for Tariff {
+    /// Counts devices.
+    fn default() -> Self {
+        Self { device: 1.0, memory: 0.0 }
+    }
+}
+
+impl Tariff {
+    /// Price of the encoder of a packet store.
+    pub fn encoder(&self, instance: &Instance, store: usize) -> f64 {
+        self.of(instance.store_memory(store).0)
+    }
+
+    /// Price of a decoder.
+    pub fn decoder(&self, instance: &Instance, device: DeviceId) -> f64 {
+        self.of(instance.devices[device].memory)
+    }
+
+    /// Price of a device with this memory.
+    pub fn of(&self, memory: f64) -> f64 {
+        // An unlimited memory at no price costs nothing.
+        self.device + if self.memory == 0.0 { 0.0 } else { self.memory * memory }
+    }
+}
 
 /// What a scheme takes on a network. A device counts if it has something to do, memory as far as it
 /// is filled: sizes are options, and a larger cache than needed should not speak against a scheme.

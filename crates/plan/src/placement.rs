@@ -24,7 +24,8 @@ use crate::{
     network::Role,
 };
 
-pub use purchase::{Aim, Purchase, Tariff, purchase};
+pub use crate::cost::Tariff;
+pub use purchase::{Aim, Purchase, purchase};
 pub use upgrades::{MORE_MEMORY, MORE_OPERATIONS, Resource, Upgrade, try_upgrades, upgrades};
 
 /// How links are ranked.

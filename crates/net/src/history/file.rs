@@ -2,8 +2,9 @@
 
 use super::read::Recorded;
 use super::record::{PeerName, Record};
+use super::tables::{ABOUT, MINUTES_TABLE, NAMES, SECONDS_TABLE, builder};
 use super::{FORMAT, HistoryError, MINUTES, SECONDS, failure};
-use redb::{Builder, Database, ReadableTable, ReadableTableMetadata, Table, TableDefinition};
+use redb::{Database, ReadableTable, ReadableTableMetadata, Table};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,31 +12,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Properties of the file: `format`.
-pub(super) const ABOUT: TableDefinition<'static, &str, u64> = TableDefinition::new("about");
-/// Public keys and names of peers, by the numbers that records have.
-pub(super) const NAMES: TableDefinition<'static, u32, (&str, &str)> = TableDefinition::new("peers");
-/// Records by the second in which they end, since 1970.
-pub(super) const SECONDS_TABLE: TableDefinition<'static, u64, &[u8]> =
-    TableDefinition::new("seconds");
-/// Records by the second in which their minute begins.
-pub(super) const MINUTES_TABLE: TableDefinition<'static, u64, &[u8]> =
-    TableDefinition::new("minutes");
-
-/// Memory for pages, in bytes.
-const CACHE: usize = 2 << 20;
 /// Most peers and services that a file names. What later ones carry is in the sums only.
 const MOST_NAMES: usize = 4096;
 /// From here on, only peers get numbers: clients choose the names of services.
 const MOST_NAMES_WITH_SERVICES: usize = MOST_NAMES / 2;
 /// Seconds of a record in [`MINUTES_TABLE`].
 const MINUTE: u64 = 60;
-
-pub(super) fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE);
-    builder
-}
 
 /// An open file. No other process can open it to write.
 pub(super) struct HistoryFile {

@@ -12,6 +12,7 @@ mod read;
 mod record;
 mod recorder;
 mod sampler;
+mod tables;
 #[cfg(test)]
 mod tests;
 

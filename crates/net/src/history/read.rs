@@ -1,7 +1,7 @@
 //! Reads a file from a copy in memory.
 
-use super::file::{ABOUT, MINUTES_TABLE, NAMES, SECONDS_TABLE, builder};
 use super::record::{PeerName, Record, RecordError};
+use super::tables::{ABOUT, MINUTES_TABLE, NAMES, SECONDS_TABLE, builder};
 use super::{FORMAT, HistoryError, THREAD, failure};
 use redb::backends::InMemoryBackend;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};

@@ -301,7 +301,7 @@ fn what_is_no_history_is_left_alone() {
     drop(HistoryFile::open(&path).unwrap());
     let database = redb::Database::open(&path).unwrap();
     let write = database.begin_write().unwrap();
-    write.open_table(file::ABOUT).unwrap().insert("format", 2).unwrap();
+    write.open_table(tables::ABOUT).unwrap().insert("format", 2).unwrap();
     write.commit().unwrap();
     drop(database);
     assert!(matches!(read(&path), Err(HistoryError::Format(2))));

@@ -3,41 +3,10 @@
 use microlp::{ComparisonOp, SolveOptions, SolveOutcome};
 
 use super::*;
+use crate::cost::Tariff;
 use crate::evaluate::Evaluation;
 
-/// What devices cost, in money.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tariff {
-    /// An encoder or a decoder, without its memory.
-    pub device: f64,
-    /// A byte of its memory, of the size that the instance gives it.
-    pub memory: f64,
-}
-
-impl Default for Tariff {
-    /// Counts devices.
-    fn default() -> Self {
-        Self { device: 1.0, memory: 0.0 }
-    }
-}
-
 impl Tariff {
-    /// Price of the encoder of a packet store.
-    pub fn encoder(&self, instance: &Instance, store: usize) -> f64 {
-        self.of(instance.store_memory(store).0)
-    }
-
-    /// Price of a decoder.
-    pub fn decoder(&self, instance: &Instance, device: DeviceId) -> f64 {
-        self.of(instance.devices[device].memory)
-    }
-
-    /// Price of a device with this memory.
-    pub fn of(&self, memory: f64) -> f64 {
-        // An unlimited memory at no price costs nothing.
-        self.device + if self.memory == 0.0 { 0.0 } else { self.memory * memory }
-    }
-
     fn check(&self, instance: &Instance) -> Result<(), Error> {
         let set = Set::all(instance);
         let whole = set.cost(instance, self);
