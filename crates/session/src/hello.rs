@@ -2,8 +2,9 @@
 //! `docs/PROTOCOL.md`.
 
 use crate::config::Config;
+use crate::epoch::Epoch;
 use crate::limits::{MAX_AGENT, MAX_BODY, MAX_TEXT};
-use crate::message::{Epoch, Message, MessageError, truncate};
+use crate::message::{Message, MessageError, truncate};
 use crate::store::{MAX_PLACES, Place};
 use oncewire_codec::{Sharing, varint};
 

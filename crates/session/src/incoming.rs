@@ -1,10 +1,10 @@
 //! The receiving half of a direction: the decoder and the state of its log.
 
 use crate::config::decoder_of;
+use crate::epoch::Epoch;
 use crate::hello::LogState;
 use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
-use crate::message::Epoch;
-use crate::outgoing::chain;
+use crate::outgoing::log::chain;
 use crate::store::{Block, Content, LogHeader, Place, Places, Queue, RestoredReceiving, Unwritten};
 use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView, Recalled};
 use std::cell::Cell;

@@ -135,6 +135,7 @@ mod config;
 mod decode_job;
 mod domains;
 mod encode_job;
+mod epoch;
 mod flow;
 mod hello;
 mod incoming;
@@ -160,13 +161,14 @@ pub use config::{Config, ConfigError, Settings};
 pub use decode_job::DecodeJob;
 pub use domains::Owner;
 pub use encode_job::{EncodeJob, EncoderFailed};
+pub use epoch::Epoch;
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
 pub use limits::{
     EARLY_CREDIT, LARGEST_LOG, LEAST_PAD, MAX_CONTEXTS, MAX_DOMAIN, MAX_FLOWS, MAX_LANES,
     MAX_TARGET, MOST_PAD, SMALLEST_LOG,
 };
-pub use message::{Epoch, MessageError};
+pub use message::MessageError;
 pub use meter::{FlowMeter, Residue, SMALL_BLOCK, SentBlock};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;

@@ -1,5 +1,6 @@
 //! Messages of a lane: section 4 of `docs/PROTOCOL.md`.
 
+use crate::epoch::Epoch;
 use crate::flow::FlowId;
 use crate::limits::{MAX_BODY, MAX_DOMAIN, MAX_TARGET, MAX_TEXT};
 use oncewire_codec::Recalled;
@@ -10,22 +11,6 @@ pub(crate) fn truncate(text: &str) -> &str {
     let end =
         (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     &text[..end]
-}
-
-/// Identifies the content of a direction's log. The logs of both ends are equal as long as their
-/// epochs are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Epoch {
-    /// The log's id, chosen at random by the encoder when it began the log; 0 means that there is
-    /// no log.
-    pub log: u64,
-    /// How often the log has been rewound since.
-    pub number: u64,
-}
-
-impl Epoch {
-    /// No log.
-    pub const NONE: Epoch = Epoch { log: 0, number: 0 };
 }
 
 pub(crate) mod kind {

@@ -1,148 +1,28 @@
 //! The sending half of a direction: the encoder, its epoch, and the blocks that the peer is not
-//! known to have. More than 600 lines, because whatever lends the encoder, takes it back or drops it
-//! must keep the same blocks.
+//! known to have.
+
+mod disk;
+pub(crate) mod log;
+mod memory;
+mod stored;
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
 use crate::encode_job::{EncodeJob, EncoderFailed, Task};
+use crate::epoch::Epoch;
 use crate::flow::SendQueue;
 use crate::hello::LogState;
-use crate::message::{Epoch, Message};
+use crate::message::Message;
 use crate::recall::Recall;
-use crate::store::{
-    Block, Content, LogHeader, Place, Places, Queue, RestoredSending, StoreKey, Unwritten, runs_of,
-};
+use crate::store::{LogHeader, Place, Places, Queue, RestoredSending, StoreKey};
+use log::{BlockId, Known, SentBlock, SentLog};
 use oncewire_codec::adapt::Effort;
-use oncewire_codec::matcher::MatchStats;
 use oncewire_codec::{
-    ChecksumSeed, DEFAULT_BLOCK, Domain, EncodeError, Encoder, EncoderBuilder, EncoderMemory,
-    EncoderStats, Geometry, Sharing, Stream,
+    DEFAULT_BLOCK, Domain, EncodeError, Encoder, EncoderBuilder, EncoderStats, Geometry, Sharing,
+    Stream,
 };
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-
-/// The chain after one more block: XXH3-64 of the chain before it and its frame's checksum
-/// (`docs/PROTOCOL.md`, "Chain").
-pub(crate) fn chain(before: u64, checksum: u64) -> u64 {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&before.to_le_bytes());
-    bytes[8..].copy_from_slice(&checksum.to_le_bytes());
-    xxhash_rust::xxh3::xxh3_64(&bytes)
-}
-
-impl Epoch {
-    /// The seed of its frames' checksums: frames of another epoch fail.
-    pub(crate) fn seed(self) -> ChecksumSeed {
-        ChecksumSeed { session: self.log, epoch: self.number }
-    }
-}
-
-/// Identifies an encoded block: its log, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BlockId {
-    log: u64,
-    number: u64,
-}
-
-/// A block that is unacknowledged, or follows one that is.
-#[derive(Clone, Copy, Debug)]
-struct SentBlock {
-    offset: u64,
-    len: u32,
-    acknowledged: bool,
-    chain: u64,
-    domain: Domain,
-}
-
-/// The log that is sent: its encoder and its unacknowledged blocks.
-struct SentLog {
-    epoch: Epoch,
-    capacity: u64,
-    /// Keys its fingerprints.
-    key: u64,
-    /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
-    keep: Option<u64>,
-    /// `None` while it is lent to an [`EncodeJob`].
-    encoder: Option<Box<Encoder>>,
-    /// What the encoder said when it was last here.
-    known: Known,
-    /// Most memory of the encoder's notes on domains, in bytes.
-    most_domains: usize,
-    blocks: VecDeque<SentBlock>,
-    /// Number of the first of `blocks`.
-    first: u64,
-    /// The acknowledged offset: the peer has decoded everything below. And the chain there.
-    acknowledged: u64,
-    acknowledged_chain: u64,
-    /// The chain at the end of the log.
-    chain: u64,
-    /// Where it can go on after a restart.
-    places: Places,
-    /// It has to begin again, because the peer gives it up.
-    begins_again: bool,
-}
-
-/// What the session asks about an encoder, which may be lent.
-struct Known {
-    end: u64,
-    memory: EncoderMemory,
-    stats: EncoderStats,
-}
-
-impl Known {
-    fn of(encoder: &Encoder) -> Known {
-        Known { end: encoder.end(), memory: encoder.memory(), stats: encoder.stats() }
-    }
-}
-
-impl SentLog {
-    /// Appends the block that the encoder has just encoded. Returns its number, and what a store
-    /// has to know. Before [`SentLog::known`] is that of the encoder after the block.
-    fn push(&mut self, checksum: u64, end: u64, len: u32, domain: Domain) -> (u64, Block) {
-        self.chain = chain(self.chain, checksum);
-        let (before, offset, chain) = (self.known.end, end - u64::from(len), self.chain);
-        self.blocks.push_back(SentBlock { offset, len, acknowledged: false, chain, domain });
-        let place = Place { offset: end, chain };
-        let is_place = self.places.pass(before, place, self.capacity);
-        let block = Block {
-            offset,
-            len: len.into(),
-            padding: offset.saturating_sub(before),
-            chain,
-            is_place,
-        };
-        (self.first + self.blocks.len() as u64 - 1, block)
-    }
-
-    /// The place at an offset, if the chain there is known.
-    fn place_at(&self, offset: u64) -> Option<Place> {
-        if offset == self.acknowledged {
-            return Some(Place { offset, chain: self.acknowledged_chain });
-        }
-        let ends =
-            self.blocks.binary_search_by_key(&offset, |block| block.offset + u64::from(block.len));
-        let block = ends.ok().and_then(|at| self.blocks.get(at));
-        block.map(|block| Place { offset, chain: block.chain }).or_else(|| self.places.at(offset))
-    }
-
-    fn acknowledge(&mut self, number: u64) {
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        if let Some(block) = index.and_then(|index| self.blocks.get_mut(index)) {
-            block.acknowledged = true;
-        }
-        while let Some(block) = self.blocks.front().filter(|block| block.acknowledged) {
-            self.acknowledged = block.offset + u64::from(block.len);
-            self.acknowledged_chain = block.chain;
-            self.blocks.pop_front();
-            self.first += 1;
-        }
-    }
-
-    fn block(&self, id: BlockId) -> Option<SentBlock> {
-        (id.log == self.epoch.log).then_some(())?;
-        self.blocks.get(usize::try_from(id.number.checked_sub(self.first)?).ok()?).copied()
-    }
-}
 
 /// What became of a block that an [`EncodeJob`] encoded.
 pub(crate) enum Encoded {
@@ -243,56 +123,6 @@ impl Outgoing {
             places,
             begins_again: false,
         });
-    }
-
-    /// What the store writes next.
-    pub(crate) fn unwritten(&mut self) -> Option<Unwritten> {
-        let sharing = self.template.shares();
-        let encoder = self.log.as_ref().map(|log| log.encoder.as_deref());
-        match encoder {
-            // Without a log there is no content to copy.
-            None => self.store.next(Some(|_| None)),
-            Some(encoder) => self.store.next(encoder.map(|encoder| content_of(encoder, sharing))),
-        }
-    }
-
-    /// Whether the driver has to be told that [`Outgoing::unwritten`] has something.
-    pub(crate) fn has_news(&mut self) -> bool {
-        self.store.take_news(self.is_lent)
-    }
-
-    /// What waits for the store is not written.
-    pub(crate) fn forget_unwritten(&mut self) {
-        self.store.clear();
-    }
-
-    pub(crate) fn has_store(&self) -> bool {
-        self.store.has_store()
-    }
-
-    /// An epoch is durable in the store. Returns whether that is what EPOCH waits for.
-    pub(crate) fn committed(&mut self, epoch: Epoch) -> bool {
-        self.uncommitted.take_if(|waits| *waits == epoch).is_some()
-    }
-
-    /// EPOCH of the current epoch may be sent.
-    pub(crate) fn is_committed(&self) -> bool {
-        self.uncommitted.is_none()
-    }
-
-    /// The driver has no store any more.
-    pub(crate) fn give_up_store(&mut self) {
-        self.store.give_up();
-        self.recall = None;
-        self.uncommitted = None;
-    }
-
-    /// Copies what goes to the store while the encoder is here.
-    fn copy_to_store(&mut self) {
-        let sharing = self.template.shares();
-        if let Some(encoder) = self.log.as_ref().and_then(|log| log.encoder.as_deref()) {
-            self.store.copy(content_of(encoder, sharing));
-        }
     }
 
     /// The log has to begin again, whatever its size.
@@ -713,49 +543,6 @@ impl Outgoing {
         self.log.as_ref().map_or(0, |log| log.known.end - log.acknowledged)
     }
 
-    /// Memory in use, in bytes: the written part of the log, and some pages of the table and one for
-    /// each fingerprint, so the whole table soon.
-    pub(crate) fn memory(&self) -> u64 {
-        let of = |log: &SentLog| {
-            let end = log.known.end;
-            let EncoderMemory { log: capacity, table, domains, contexts, inside, buffers } =
-                log.known.memory;
-            let MatchStats { looked_up, indexed_only, .. } = log.known.stats.matcher;
-            let touched = (looked_up + indexed_only).saturating_add(TRIED);
-            let table = (table as u64).min(touched.saturating_mul(PAGE));
-            end.min(capacity as u64)
-                + table
-                + (domains
-                    + contexts
-                    + inside
-                    + buffers
-                    + log.blocks.len() * size_of::<SentBlock>()) as u64
-                + log.places.memory()
-        };
-        self.log.as_ref().map_or(0, of)
-            + self.store.memory()
-            + self.recall.as_ref().map_or(0, Recall::memory)
-            + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
-    }
-
-    /// Whether anything was sent since the log began.
-    pub(crate) fn is_used(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.known.end > 0)
-    }
-
-    /// Most memory, in bytes, that a log of `size` bytes in place of this one, its table and the
-    /// contexts in use would take; 0 if nothing was sent since the log began.
-    pub(crate) fn promised_memory(&self, size: u64) -> u64 {
-        let Some(sent) = self.log.as_ref().filter(|_| self.is_used()) else { return 0 };
-        let EncoderMemory { mut log, mut table, contexts, mut inside, .. } = sent.known.memory;
-        let mut domains = sent.most_domains;
-        if size != self.capacity() {
-            EncoderMemory { log, table, domains, inside, .. } =
-                encoder_of(&self.template, size, self.contexts).memory();
-        }
-        (log + table + domains + contexts + inside) as u64
-    }
-
     pub(crate) fn stats(&self) -> EncoderStats {
         let mut stats = self.past;
         if let Some(log) = &self.log {
@@ -765,26 +552,10 @@ impl Outgoing {
     }
 }
 
-mod disk;
-
-/// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
-/// pages.
-const PAGE: u64 = 2 << 20;
 /// Most buffers that are kept: one for a job, one for an application.
 const SPARES: usize = 2;
-/// Pages of the table that the encoder touches when it is built.
-const TRIED: u64 = 4;
-
 /// Largest number of an epoch that is continued: a peer may say anything.
 const MOST_EPOCHS: u64 = 1 << 61;
-
-/// Copies a range of a sending log, and notes whose it is.
-fn content_of(encoder: &Encoder, sharing: Sharing) -> impl FnMut(Range<u64>) -> Content {
-    move |range| {
-        let bytes = encoder.content(range.clone())?.to_vec();
-        Some((bytes, runs_of(encoder.owners(range), sharing)))
-    }
-}
 
 fn geometry(log: u64) -> Geometry {
     Geometry::new(log, log / 4).expect("sizes of logs are checked when they are agreed on")

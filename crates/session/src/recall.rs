@@ -6,7 +6,7 @@
 //! sending it. From there on it is content like any other.
 
 use crate::flow::FlowId;
-use crate::outgoing::BlockId;
+use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
 use oncewire_codec::hooks::{Hook, Hooks, markers};
 use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};

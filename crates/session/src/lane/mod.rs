@@ -19,7 +19,7 @@ use crate::flow::FlowId;
 use crate::hello::{Answer, Hello};
 use crate::limits::MAX_TEXT;
 use crate::message::{Message, truncate};
-use crate::outgoing::BlockId;
+use crate::outgoing::log::BlockId;
 use crate::queue::ByteQueue;
 use crate::schedule::Round;
 use acks::Acks;

@@ -3,7 +3,7 @@
 use crate::flow::FlowId;
 use crate::limits::{MAX_CONTROL, MAX_UNACKNOWLEDGED};
 use crate::message::Message;
-use crate::outgoing::BlockId;
+use crate::outgoing::log::BlockId;
 use std::collections::VecDeque;
 
 /// A counted message that the peer is not known to have processed.

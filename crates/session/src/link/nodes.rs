@@ -1,10 +1,6 @@
 //! Records between nodes of a network (`docs/NETWORK.md`): what a node's hop carries instead of packets
 //! of a link. The session carries their bodies, and does not read them.
 
-use super::record_error::varint_len;
-use super::sender::Dropped;
-use super::{Sender, records};
-
 /// What a record between nodes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
@@ -27,41 +23,6 @@ pub struct NodeRecord<'a> {
 
 /// The bits that a record between nodes may have in its first byte, beside kind and *last*.
 pub(super) const NODE_BITS: u8 = 0b11;
-
-impl Sender {
-    /// Adds a record between nodes, whose body has these parts. Returns the counter of its datagram.
-    ///
-    /// # Errors
-    /// [`Dropped::TooLarge`]; nothing was added.
-    ///
-    /// # Panics
-    /// If `bits` has others than the two low bits.
-    pub fn enqueue_node(
-        &mut self,
-        kind: NodeKind,
-        bits: u8,
-        parts: &[&[u8]],
-    ) -> Result<u64, Dropped> {
-        assert!(bits & !NODE_BITS == 0, "bits {bits:#04x}");
-        let body: usize = parts.iter().map(|part| part.len()).sum();
-        let whole = 1 + varint_len(body) + body;
-        if 1 + body > self.room {
-            return Err(Dropped::TooLarge);
-        }
-        if self.open.is_some() && (whole > self.left() || self.open_ecn != self.ecn) {
-            self.close();
-        }
-        self.start(self.ecn);
-        let counter = self.next_counter();
-        let last = whole + super::sender::LEAST_ROOM > self.left();
-        records::write_node_head(kind, bits, (!last).then_some(body), &mut self.batch.bytes);
-        parts.iter().for_each(|part| self.batch.bytes.extend_from_slice(part));
-        self.pushed(last);
-        self.stats.packets += 1;
-        self.stats.inner_bytes += body as u64;
-        Ok(counter)
-    }
-}
 
 /// Records between nodes that were received, in order.
 #[derive(Debug, Default)]
@@ -93,7 +54,7 @@ impl NodeRecords {
 #[cfg(test)]
 mod tests {
     use super::super::testing::start;
-    use super::super::{Batch, Delivered, HEADER, Receiver, RecordError, TAG, Violation};
+    use super::super::{Batch, Delivered, HEADER, Receiver, RecordError, Sender, TAG, Violation};
     use super::*;
     use proptest::prelude::*;
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod deal;
+mod nodes;
 
 use super::acks::{Acknowledgment, MAX_DELAY, PAID_DELAY, SHARE, Sent, TYPICAL};
 use super::black_hole::BlackHole;

@@ -14,7 +14,7 @@ pub(crate) use queue::{Block, Content, Queue};
 pub(crate) use restore::{Finished, RestoredReceiving, RestoredSending};
 pub use restore::{FinishedLog, LogRecord, RestoreError, RestoredLog};
 
-use crate::message::Epoch;
+use crate::epoch::Epoch;
 use oncewire_codec::{Domain, Sharing};
 use siphasher::sip::SipHasher24;
 

@@ -1,7 +1,7 @@
 //! What is to be written to a store, in order.
 
 use super::{LogHeader, Piece, Place, Run, Unwritten};
-use crate::message::Epoch;
+use crate::epoch::Epoch;
 use std::collections::VecDeque;
 use std::ops::Range;
 

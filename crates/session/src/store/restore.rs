@@ -2,8 +2,8 @@
 
 use super::{LogHeader, Place, Places, Run, Side, domain_of_owner};
 use crate::config::{Config, decoder_of, encoder_of};
+use crate::epoch::Epoch;
 use crate::limits::SMALLEST_LOG;
-use crate::message::Epoch;
 use oncewire_codec::{DEFAULT_BLOCK, Decoder, Domain, Encoder};
 
 /// Largest epoch number, or offset, that a stored log may have: it goes into messages, and on from
