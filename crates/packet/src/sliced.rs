@@ -1,7 +1,7 @@
 //! Packets that were cut before they were captured, as packet brokers and mirror ports cut them: the
 //! capture says that it has all of them, and only their IP header says that there was more.
 
-use crate::{Record, Skipped, checksum::Sum, cursor::Cursor, walk::Next, walk::WalkState};
+use crate::{Record, checksum::Sum, cursor::Cursor, walk::Next, walk::WalkState};
 
 /// Most headers before the outermost IP header.
 const MOST_HEADERS: usize = 12;
@@ -37,28 +37,13 @@ fn stated(record: &Record<'_>) -> Option<u32> {
             Next::Ipv4 => length_v4(cursor.data),
             Next::Ipv6 => length_v6(cursor.data),
             _ => {
-                next = step(&mut state, &mut cursor, next).ok()?;
+                next = state.link_layer(&mut cursor, next).ok()?;
                 continue;
             }
         };
         return u32::try_from(cursor.position).ok()?.checked_add(len?);
     }
     None
-}
-
-/// Reads one header of a link layer.
-fn step(state: &mut WalkState, c: &mut Cursor<'_>, next: Next) -> Result<Next, Skipped> {
-    match next {
-        Next::Link(link) => state.link(c, link),
-        Next::Ethernet => state.ethernet(c),
-        Next::EtherType(number) => state.ether_type(c, number),
-        Next::Llc => state.llc(c),
-        Next::Ieee80211 => state.ieee80211(c),
-        Next::Ppp => state.ppp(c),
-        Next::Mpls => state.mpls(c),
-        Next::Ip => state.ip(c),
-        _ => Err(Skipped::TooDeep),
-    }
 }
 
 fn length_v4(data: &[u8]) -> Option<u32> {

@@ -55,6 +55,22 @@ pub(crate) struct WalkState {
 }
 
 impl WalkState {
+    /// Reads one header of a link layer.
+    #[inline]
+    pub(crate) fn link_layer(&mut self, c: &mut Cursor<'_>, next: Next) -> Result<Next, Skipped> {
+        match next {
+            Next::Link(link) => self.link(c, link),
+            Next::Ethernet => self.ethernet(c),
+            Next::EtherType(number) => self.ether_type(c, number),
+            Next::Llc => self.llc(c),
+            Next::Ieee80211 => self.ieee80211(c),
+            Next::Ppp => self.ppp(c),
+            Next::Mpls => self.mpls(c),
+            Next::Ip => self.ip(c),
+            _ => Err(Skipped::TooDeep),
+        }
+    }
+
     pub(crate) fn new() -> Self {
         let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Self {
@@ -130,14 +146,6 @@ impl Walk<'_> {
     ) -> Result<WalkStep, Skipped> {
         let state = &mut self.state;
         let next = match next {
-            Next::Link(link) => state.link(c, link),
-            Next::Ethernet => state.ethernet(c),
-            Next::EtherType(number) => state.ether_type(c, number),
-            Next::Llc => state.llc(c),
-            Next::Ieee80211 => state.ieee80211(c),
-            Next::Ppp => state.ppp(c),
-            Next::Mpls => state.mpls(c),
-            Next::Ip => state.ip(c),
             Next::Ipv4 => return self.ipv4(c),
             Next::Ipv6 => state.ipv6(c),
             Next::Protocol(6) => state.tcp(c),
@@ -158,6 +166,7 @@ impl Walk<'_> {
             Next::L2tp => state.l2tp(c),
             Next::Teredo => state.teredo(c),
             Next::Payload(_) => Ok(next),
+            _ => state.link_layer(c, next),
         };
         next.map(WalkStep::Next)
     }

@@ -241,17 +241,10 @@ impl ColumnWriter {
 
     /// Appends the words of symbols, all of which have one.
     fn write_streams(&self, symbols: &[u8], out: &mut Vec<u8>) {
-        let Some(code) = &self.code else { return };
-        if symbols.len() < FOUR_STREAMS {
-            code.write(symbols, out);
-            return;
-        }
-        let jump = out.len();
-        out.extend_from_slice(&[0; 6]);
-        let lens = code.write_four(symbols, out);
-        for (nth, len) in lens.into_iter().enumerate() {
-            // A part has at most 2^15 symbols of 11 bits in four streams.
-            out[jump + 2 * nth..][..2].copy_from_slice(&(len as u16).to_le_bytes());
+        match &self.code {
+            Some(code) if symbols.len() < FOUR_STREAMS => code.write(symbols, out),
+            Some(code) => write_four(code, symbols, out),
+            None => {}
         }
     }
 
@@ -397,6 +390,17 @@ fn take<'a>(from: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (taken, rest) = from.split_at_checked(len)?;
     *from = rest;
     Some(taken)
+}
+
+/// Appends symbols under a code in four streams, after where the first three end: at most 2^16
+/// symbols of 11 bits.
+pub(super) fn write_four(code: &HuffmanWriter, symbols: &[u8], out: &mut Vec<u8>) {
+    let jump = out.len();
+    out.extend_from_slice(&[0; 6]);
+    let lens = code.write_four(symbols, out);
+    for (nth, len) in lens.into_iter().enumerate() {
+        out[jump + 2 * nth..][..2].copy_from_slice(&(len as u16).to_le_bytes());
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //!
 //! `docs/LINK.md`, "Contexts", specifies the bytes. [`training`](super::training) makes contexts.
 
+use super::columns::write_four;
 use super::literals::{ColumnBuffers, added};
 use crate::error::FrameError;
 use crate::format::varint;
@@ -249,14 +250,8 @@ fn coded_len(bits: usize, symbols: usize) -> usize {
 fn write_column(code: &HuffmanWriter, symbols: &[u8], out: &mut Vec<u8>) {
     if symbols.len() < FOUR_STREAMS {
         code.write(symbols, out);
-        return;
-    }
-    let jump = out.len();
-    out.extend_from_slice(&[0; 6]);
-    let lens = code.write_four(symbols, out);
-    for (nth, len) in lens.into_iter().enumerate() {
-        // A column has at most 2^16 symbols of 11 bits, in four streams.
-        out[jump + 2 * nth..][..2].copy_from_slice(&(len as u16).to_le_bytes());
+    } else {
+        write_four(code, symbols, out);
     }
 }
 
