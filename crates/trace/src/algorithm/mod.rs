@@ -20,7 +20,7 @@ pub(crate) use link::LinkRun;
 pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
 pub(crate) use oncewire::{TunnelContent, TunnelRun};
-pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairRun, service_limit};
+pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairParams, PairRun, service_limit};
 pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};

@@ -103,14 +103,15 @@ impl PairCache {
     }
 }
 
-struct PairParams {
-    sampler: SamplerKind,
-    window: usize,
-    period: usize,
-    charge: Charge,
-    limits: PairLimits,
+/// How a [`PairRun`] works.
+pub(crate) struct PairParams {
+    pub(crate) sampler: SamplerKind,
+    pub(crate) window: usize,
+    pub(crate) period: usize,
+    pub(crate) charge: Charge,
+    pub(crate) limits: PairLimits,
     /// Most memory of all caches together, in bytes.
-    memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// Max-match with a cache for each ordered pair of addresses.
@@ -129,16 +130,9 @@ pub(crate) struct PairRun {
 }
 
 impl PairRun {
-    pub(crate) fn new(
-        sampler: SamplerKind,
-        window: usize,
-        period: usize,
-        charge: Charge,
-        limits: PairLimits,
-        memory: u64,
-    ) -> PairRun {
+    pub(crate) fn new(params: PairParams) -> PairRun {
         PairRun {
-            params: PairParams { sampler, window, period, charge, limits, memory },
+            params,
             pairs: HashMap::new(),
             recent: BTreeMap::new(),
             clock: 0,

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{
     Algorithm, Bound, ChunkRun, Coder, Grouping, LinkRun, MaxMatchParams, MaxMatchRun, PairLimits,
-    PairRun, PayloadRun, Run, Source, Tally, TunnelRun, WindowRun,
+    PairParams, PairRun, PayloadRun, Run, Source, Tally, TunnelRun, WindowRun,
 };
 use crate::batch::{Charge, Direction};
 use crate::figures::FigureId;
@@ -207,14 +207,14 @@ impl Settings {
     /// The caches per host pair of figures 1 and 12.
     pub(crate) fn pairs(&self, limits: PairLimits) -> PairRun {
         let charge = Charge { per_match: 4, per_packet: 0 };
-        PairRun::new(
-            SamplerKind::sample_byte(),
-            self.window,
-            self.period,
+        PairRun::new(PairParams {
+            sampler: SamplerKind::sample_byte(),
+            window: self.window,
+            period: self.period,
             charge,
             limits,
-            self.pair_memory,
-        )
+            memory: self.pair_memory,
+        })
     }
 
     pub(super) fn max_match_run(&self, sampler: &str, period: usize, cache: u64) -> MaxMatchRun {

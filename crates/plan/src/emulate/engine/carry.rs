@@ -95,14 +95,7 @@ impl Emulation<'_> {
                 )?;
             self.report.count(&mut self.operations, device, &passed);
             if passed.damaged {
-                excuse(self.excused, || {
-                    self.report.fault(
-                        self.instance,
-                        packet,
-                        link,
-                        "decoded bytes do not have the shim's checksum",
-                    )
-                })?;
+                self.excuse(packet, link, "decoded bytes do not have the shim's checksum")?;
                 self.report.damaged += 1;
                 self.send_again(entering, false);
                 return Ok(());
@@ -182,14 +175,7 @@ impl Emulation<'_> {
                 self.report.count(&mut self.operations, device, &passed);
             }
             if !flight.shim.is_empty() || passed.damaged {
-                excuse(self.excused, || {
-                    self.report.fault(
-                        self.instance,
-                        packet,
-                        link,
-                        "it could not be decoded, though none was lost",
-                    )
-                })?;
+                self.excuse(packet, link, "it could not be decoded, though none was lost")?;
                 self.report.damaged += u64::from(passed.damaged);
                 self.report.undecodable += u64::from(!passed.damaged);
                 self.current.undecodable += u64::from(!passed.damaged);
@@ -212,6 +198,15 @@ impl Emulation<'_> {
         Ok(())
     }
 
+    /// What must not happen, unless something excuses it, as lost packets do.
+    fn excuse(&self, packet: &Packet, link: LinkId, what: &str) -> Result<(), Error> {
+        if self.excused {
+            Ok(())
+        } else {
+            Err(self.report.fault(self.instance, packet, link, what))
+        }
+    }
+
     /// The packet leaves the network.
     fn arrive(
         &mut self,
@@ -226,14 +221,7 @@ impl Emulation<'_> {
                 self.report.fault(self.instance, packet, link, &error.to_string())
             })?;
             if !shim.matches.is_empty() {
-                excuse(self.excused, || {
-                    self.report.fault(
-                        self.instance,
-                        packet,
-                        link,
-                        "it could not be decoded, though none was lost",
-                    )
-                })?;
+                self.excuse(packet, link, "it could not be decoded, though none was lost")?;
                 self.report.undecodable += 1;
                 self.current.undecodable += 1;
                 self.send_again(entering, false);
@@ -251,11 +239,6 @@ impl Emulation<'_> {
         self.report.delivered += 1;
         Ok(())
     }
-}
-
-/// What must not happen, unless something excuses it, as lost packets do.
-fn excuse(excused: bool, fault: impl FnOnce() -> Error) -> Result<(), Error> {
-    if excused { Ok(()) } else { Err(fault()) }
 }
 
 impl Report {

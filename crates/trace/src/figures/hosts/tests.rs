@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::PairLimits;
+use crate::algorithm::{PairLimits, PairParams};
 use crate::batch::Charge;
 use crate::batch::testing::{Made, noise, observe};
 use crate::results::{Cell, Figure};
@@ -19,7 +19,14 @@ fn hosts() -> Box<Hosts> {
     let cache = crate::algorithm::Sizes::new(1 << 20, Some(Survey::all(1 << 20)));
     let sampler = oncewire_family::SamplerKind::sample_byte;
     let charge = |per_packet| Charge { per_match: 4, per_packet };
-    let pairs = PairRun::new(sampler(), 32, 4, charge(0), PairLimits::ByService, 1 << 30);
+    let pairs = PairRun::new(PairParams {
+        sampler: sampler(),
+        window: 32,
+        period: 4,
+        charge: charge(0),
+        limits: PairLimits::ByService,
+        memory: 1 << 30,
+    });
     let shared = MaxMatchParams {
         sampler: sampler(),
         window: 32,
