@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// Sends contents one after the other in blocks of these lengths, over and over; returns the bytes
 /// of frames for each, and what was found.
-fn send(
+pub(crate) fn send(
     contents: &[Vec<u8>],
     blocks: &[usize],
     builder: EncoderBuilder,
@@ -45,7 +45,7 @@ fn send(
     (sizes, stats)
 }
 
-const BLOCK: &[usize] = &[65536];
+pub(crate) const BLOCK: &[usize] = &[65536];
 
 /// Two versions of a text.
 fn versions(seed: u64, len: usize) -> [Vec<u8>; 2] {

@@ -21,6 +21,7 @@ mod inside;
 mod inside_cuts;
 mod inside_flushes;
 mod inside_generations;
+mod inside_http2;
 mod inside_midstream;
 mod inside_pauses;
 mod inside_work;

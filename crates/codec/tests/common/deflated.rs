@@ -71,13 +71,36 @@ pub(crate) fn chunked(body: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
+/// A frame of HTTP/2.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let len = &(content.len() as u32).to_be_bytes()[1..];
+    [len, &[kind, flags], &stream.to_be_bytes(), content].concat()
+}
+
+/// A connection of HTTP/2 from its beginning, with these responses at once, in turns, in DATA frames
+/// of this many bytes; and the `others`, over and over, between them.
+pub(crate) fn interleaved(bodies: &[Vec<u8>], size: usize, others: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]);
+    let stream = |nth: usize| 2 * nth as u32 + 1;
+    for nth in 0..bodies.len() {
+        out.extend(frame(1, 4, stream(nth), b"\x88 and other fields"));
+    }
+    let mut others = others.iter().cycle();
+    let turns = bodies.iter().map(|body| body.len().div_ceil(size)).max().unwrap_or(0);
+    for turn in 0..turns {
+        for (nth, body) in bodies.iter().enumerate() {
+            let Some(content) = body.chunks(size).nth(turn) else { continue };
+            let is_last = (turn + 1) * size >= body.len();
+            out.extend(frame(0, u8::from(is_last), stream(nth), content));
+            out.extend(others.next().into_iter().flatten());
+        }
+    }
+    out
+}
+
 /// A response of HTTP/2 in DATA frames of this many bytes, with other frames between them: of the
 /// connection, and of another stream. `prefix` is what a protocol puts before its content.
 pub(crate) fn http2(prefix: &[u8], body: &[u8], size: usize) -> Vec<u8> {
-    let frame = |kind: u8, flags: u8, stream: u32, content: &[u8]| {
-        let len = &(content.len() as u32).to_be_bytes()[1..];
-        [len, &[kind, flags], &stream.to_be_bytes(), content].concat()
-    };
     let mut out = frame(1, 4, 5, b"\x88 and other fields");
     let body = [prefix, body].concat();
     let last = body.len().div_ceil(size) - 1;

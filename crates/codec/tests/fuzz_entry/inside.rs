@@ -33,7 +33,8 @@ fn round_trip(input: &mut Input<'_>) {
         content.extend_from_slice(input.bytes(own));
     }
     let builder = Encoder::builder().cache(1 << 18).max_block(1 << 16).inside(true);
-    let mut encoder = builder.sharing(Sharing::None).build().unwrap();
+    let builder = builder.sharing(Sharing::None);
+    let mut encoder = builder.clone().build().unwrap();
     let mut decoder = Decoder::builder().cache(1 << 18).build().unwrap();
     for (nth, block) in content.chunks(block).enumerate() {
         let mut frame = Vec::new();
@@ -45,6 +46,8 @@ fn round_trip(input: &mut Input<'_>) {
             other => panic!("{other:?}"),
         }
     }
+    let (used, most) = (encoder.memory(), builder.memory());
+    assert!(used.inside <= most.inside, "{used:?}, at most {most:?}");
     assert_eq!(encoder.stats().inside.refused, 0, "a plan that does not give the block back");
 }
 
@@ -99,6 +102,19 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seed.extend([10, 0, 0xff, 0xff, 0]);
         seeds.push(seed);
     }
+    // Both versions at once, in frames of HTTP/2: a connection's settings, then of each stream in turn.
+    let mut connection = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let pairs = first.chunks(200).zip(second.chunks(200));
+    for (stream, piece) in pairs.flat_map(|(one, other)| [(1, one), (3, other)]) {
+        connection.extend([0, 0, piece.len() as u8, 0, 0, 0, 0, 0, stream]);
+        connection.extend(piece);
+    }
+    let mut seed = vec![0, 4];
+    seed.extend((connection.len() as u16).to_le_bytes());
+    seed.extend(&connection);
+    seed.extend([0, 0, 0xff, 0xff, 9]);
+    seed.extend([0xff; 9]);
+    seeds.push(seed);
     // Sections that an encoder wrote for what the decoder has, too.
     let log = [&first[..], &second, &frame].concat();
     let changed = [&second[..200], b"?", &second[201..]].concat();

@@ -2,6 +2,7 @@
 //! into pieces.
 
 use crate::deflate::{BitReader, Code, Stop};
+use crate::inside::follow::connection::data_before;
 use crate::inside::follow::frames;
 
 /// Most bytes of an incomplete header, of a container or a deflate block, that are kept for the
@@ -18,11 +19,10 @@ pub(in crate::inside) enum Framing {
     Chunked(u64),
     /// IDAT chunks of PNG (RFC 2083, section 3.2).
     Png(u64),
-    /// DATA frames of HTTP/2 (RFC 9113, section 6.1): `left` bytes of one are left, or `skipped`
-    /// bytes of another frame.
+    /// A DATA frame of HTTP/2 of which `left` bytes are left. Its connection divides what follows:
+    /// see [`Connection`](crate::inside::follow::connection::Connection).
     Data {
         left: u64,
-        skipped: u64,
         stream: u32,
     },
 }
@@ -32,15 +32,18 @@ impl Framing {
     fn before(content: &[u8]) -> Framing {
         match chunk_before(content) {
             Some(left) => Framing::Chunked(left),
-            None => data_before(content).unwrap_or(Framing::None),
+            None => match data_before(content) {
+                Some((stream, left)) => Framing::Data { left, stream },
+                None => Framing::None,
+            },
         }
     }
 
     /// Bytes left of a piece; `None` without framing.
     pub(in crate::inside) fn left(&mut self) -> Option<&mut u64> {
         match self {
-            Framing::None => None,
-            Framing::Chunked(left) | Framing::Png(left) | Framing::Data { left, .. } => Some(left),
+            Framing::None | Framing::Data { .. } => None,
+            Framing::Chunked(left) | Framing::Png(left) => Some(left),
         }
     }
 
@@ -48,7 +51,7 @@ impl Framing {
     pub(in crate::inside) fn step(&mut self, between: &[u8]) -> Header {
         let is_begun = |of: &[u8], by: &[u8]| of.iter().zip(by).all(|(of, by)| of == by);
         match self {
-            Framing::None => Header::Length(0),
+            Framing::None | Framing::Data { .. } => Header::Length(0),
             Framing::Png(left) => {
                 // A checksum, a length and a name.
                 let Some(&[_, _, _, _, a, b, c, d, ref name @ ..]) = between.first_chunk::<12>()
@@ -70,62 +73,8 @@ impl Framing {
                 *left = size.unwrap_or(0);
                 if *left > 0 { Header::Length(2 + end + 1) } else { Header::Not }
             }
-            Framing::Data { left, skipped, stream } => {
-                let Some(frame) = between.first_chunk().map(FrameHeader::of) else {
-                    return Header::Short;
-                };
-                // Types that RFC 9113 and a few later RFCs define.
-                if frame.kind > 0x10 || frame.len > MAX_FRAME {
-                    *self = Framing::None;
-                    return Header::Length(0);
-                }
-                match frame.kind == 0 && frame.stream == *stream && frame.flags & !1 == 0 {
-                    true => *left = frame.len,
-                    false => *skipped = frame.len,
-                }
-                Header::Length(FrameHeader::LEN)
-            }
         }
     }
-}
-
-/// Longer frames of HTTP/2 are taken for false positives. Nearly all senders stay with 16 KiB.
-const MAX_FRAME: u64 = 1 << 20;
-/// Shorter DATA frames do not divide content into several.
-const MIN_FRAME: u64 = 64;
-
-/// The header of a frame of HTTP/2: RFC 9113, section 4.1.
-struct FrameHeader {
-    len: u64,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl FrameHeader {
-    const LEN: usize = 9;
-
-    fn of(&[a, b, c, kind, flags, s, t, u, v]: &[u8; FrameHeader::LEN]) -> FrameHeader {
-        let len = u64::from(u32::from_be_bytes([0, a, b, c]));
-        FrameHeader { len, kind, flags, stream: u32::from_be_bytes([s, t, u, v]) & (u32::MAX >> 1) }
-    }
-}
-
-/// The DATA frame whose content begins after `content`, if any: the stream itself, or a message of
-/// gRPC, which a flag and its length precede.
-fn data_before(content: &[u8]) -> Option<Framing> {
-    let header = |content: &[u8]| {
-        let frame = FrameHeader::of(content.last_chunk()?);
-        // Streams of clients have odd numbers.
-        let fits = frame.kind == 0 && frame.flags & !1 == 0 && frame.stream % 2 == 1;
-        (fits && (MIN_FRAME..=MAX_FRAME).contains(&frame.len)).then_some(frame)
-    };
-    let message = || match content.split_last_chunk::<5>() {
-        Some((content, [1, ..])) => header(content).map(|frame| (frame, 5)),
-        _ => None,
-    };
-    let (frame, used) = header(content).map(|frame| (frame, 0)).or_else(message)?;
-    Some(Framing::Data { left: frame.len - used, skipped: 0, stream: frame.stream })
 }
 
 /// Whether content looks compressed: about half of its bytes have the highest bit set.

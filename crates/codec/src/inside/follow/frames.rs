@@ -32,6 +32,8 @@ pub(in crate::inside) struct Block {
     pub(in crate::inside) is_last: bool,
     /// Its frame ends with a checksum.
     pub(in crate::inside) has_checksum: bool,
+    /// The stream of HTTP/2 that carries it; 0 if there is none.
+    pub(in crate::inside) stream: u32,
 }
 
 impl Block {
@@ -218,7 +220,8 @@ impl Frame {
                 }
                 let is_first = std::mem::take(&mut self.is_first);
                 let (is_last, has_checksum) = (*is_last, self.has_checksum);
-                blocks.push(Block { pieces, kind: *kind, is_first, is_last, has_checksum });
+                let kind = *kind;
+                blocks.push(Block { pieces, kind, is_first, is_last, has_checksum, stream: 0 });
                 if !is_last {
                     self.step = Step::BlockHeader;
                 } else if has_checksum {

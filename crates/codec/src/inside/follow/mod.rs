@@ -1,6 +1,8 @@
 //! What is followed of the flows of a block: streams, containers and frames, and what was opened.
 
+pub(in crate::inside) mod connection;
 pub(in crate::inside) mod container;
+pub(in crate::inside) mod follower;
 pub(in crate::inside) mod frames;
 pub(in crate::inside) mod midstream;
 pub(in crate::inside) mod opened;

@@ -204,7 +204,7 @@ pub(in crate::inside) const BATCH: usize = 1 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inside::follow::opener::Opener;
+    use crate::inside::follow::follower::Follower;
     use flate2::{Compress, Compression, FlushCompress};
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
             compress.compress_vec(&content, &mut stream, flush).unwrap();
         }
         let mut opened = Opened::default();
-        Opener::default().open(&stream, 0, &mut opened);
+        Follower::default().open(&stream, 0, &mut opened);
         let described: Vec<&Part> =
             opened.parts.iter().filter(|part| part.spot != Spot::Fixed).collect();
         assert!(described.len() >= 2, "{} parts", described.len());

@@ -10,7 +10,6 @@ use crate::inside::follow::container::{
 use crate::inside::follow::frames::{self, Frame};
 use crate::inside::follow::midstream::{Middle, Middles};
 use crate::inside::follow::opened::{Among, BATCH, Opened, Part, Spot};
-use crate::inside::follow::passed::Passed;
 use crate::inside::follow::piece::Piece;
 use crate::inside::follow::streams::{Carrier, StreamCounts};
 use std::ops::Range;
@@ -81,8 +80,8 @@ pub(in crate::inside) struct Opener {
     carrier: Option<(Carrier, bool)>,
     /// Streams since the counts were last taken.
     pub(in crate::inside) counts: StreamCounts,
-    /// Content of the flow that was skipped since.
-    passed: Option<Passed>,
+    /// It is a stream of HTTP/2.
+    is_of_stream: bool,
 }
 
 impl Default for Opener {
@@ -102,14 +101,10 @@ impl Default for Opener {
             seen: 0,
             carrier: None,
             counts: StreamCounts::default(),
-            passed: None,
+            is_of_stream: false,
         }
     }
 }
-
-/// Memory of an opener in bytes, at most.
-pub(in crate::inside) const OPENER_MEMORY: usize =
-    size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Passed::MEMORY + Code::MEMORY;
 
 /// Result of a step of the opener.
 enum Next {
@@ -120,51 +115,63 @@ enum Next {
 }
 
 impl Opener {
-    /// Opens the next block of the flow, which goes to `offset` in the log.
-    pub(in crate::inside) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
-        opened.clear(block.len());
-        self.credit = (self.credit + block.len() / GRANT).min(CREDIT);
-        let mut at = 0;
-        while at < block.len() {
-            let left = block.len() - at;
+    /// Memory of an opener in bytes, at most.
+    pub(in crate::inside) const MEMORY: usize =
+        size_of::<Opener>() + 2 * (MAX_HEADER + MAX_BETWEEN) + Code::MEMORY;
+
+    /// Of a stream of HTTP/2.
+    pub(in crate::inside) fn of_stream() -> Opener {
+        Opener { is_of_stream: true, ..Opener::default() }
+    }
+
+    /// The same, in a stream of HTTP/2.
+    pub(in crate::inside) fn in_stream(self) -> Opener {
+        Opener { is_of_stream: true, ..self }
+    }
+
+    /// Opens what follows: a part of a block, which goes to `offset` in the log. Returns where it
+    /// stopped: at the end of the part, unless [`Opener::enclosing`] has something.
+    pub(in crate::inside) fn open(
+        &mut self,
+        block: &[u8],
+        part: Range<usize>,
+        offset: u64,
+        opened: &mut Opened,
+    ) -> usize {
+        self.credit = (self.credit + part.len() / GRANT).min(CREDIT);
+        let mut at = part.start;
+        while at < part.end && !matches!(self.framing, Framing::Data { .. }) {
+            let left = part.end - at;
             let of_piece = |len: u64| left.min(usize::try_from(len).unwrap_or(usize::MAX));
-            if let Framing::Data { skipped: other @ 1.., .. } = &mut self.framing {
-                let skipped = of_piece(*other);
-                *other -= skipped as u64;
-                at += skipped;
-                continue;
-            }
             let taken = self.framing.left().map_or(left, |len| of_piece(*len));
             if taken == 0 {
-                at += self.pass_framing(&block[at..]);
+                at += self.pass_framing(&block[at..part.end]);
                 continue;
             }
             at += self.feed(&block[at..at + taken], at, offset, opened);
         }
+        at
     }
 
-    /// The flow continues with content of the log that is skipped. If it equals earlier content,
-    /// that ends at `source`.
-    pub(in crate::inside) fn pass(&mut self, content: Range<u64>, source: Option<u64>) {
-        self.passed.get_or_insert_default().push(content, source);
+    /// The DATA frame of HTTP/2 in which a stream begins here, if it does, as the number of its
+    /// stream and the bytes left of it.
+    pub(in crate::inside) fn enclosing(&mut self) -> Option<(u32, u64)> {
+        let Framing::Data { left, stream } = self.framing else { return None };
+        self.framing = Framing::None;
+        Some((stream, left))
     }
 
-    /// Where a block that holds the first `most` bytes of what follows in the flow ends best, if that
-    /// matters: see [`Frame::cut`].
+    /// Where a block that holds the first `most` bytes of what follows ends best, if that matters:
+    /// see [`Frame::cut`].
     pub(in crate::inside) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
         match &self.state {
-            _ if self.passed.is_some() || self.framing != Framing::None => None,
+            _ if self.framing != Framing::None => None,
             State::Frame(frame) if self.carry.is_empty() => frame.cut(content, most),
             State::Seek if content.starts_with(&frames::MAGIC) => {
                 Frame::default().cut(content, most)
             }
             _ => None,
         }
-    }
-
-    /// Takes the content skipped since the last block that was opened.
-    pub(in crate::inside) fn passed(&mut self) -> Option<Passed> {
-        self.passed.take()
     }
 
     /// Sets the flow's position to this place of the log.
@@ -186,7 +193,8 @@ impl Opener {
     /// Forgets the flow's position.
     pub(in crate::inside) fn lose(&mut self) {
         let (carry, counts) = (std::mem::take(&mut self.carry), std::mem::take(&mut self.counts));
-        *self = Opener { carry, counts, middles: self.middles, ..Opener::default() };
+        let Opener { middles, is_of_stream, .. } = *self;
+        *self = Opener { carry, counts, middles, is_of_stream, ..Opener::default() };
         self.carry.clear();
     }
 
@@ -330,7 +338,9 @@ impl Opener {
                 affordable.is_some()
             };
             if let Some((start, framing)) = searched.then(|| signature(data, from, at)).flatten() {
-                self.framing = framing;
+                // Frames are not within frames.
+                let is_inner = self.is_of_stream && matches!(framing, Framing::Data { .. });
+                self.framing = if is_inner { Framing::None } else { framing };
                 self.state = State::Container;
                 self.seen = 0;
                 return Next::At(start as u64 * 8);
@@ -359,19 +369,24 @@ impl Opener {
         Some(Next::At(start))
     }
 
+    /// The carrier of a stream in a container of this kind.
+    fn carrier_of(&self, container: Carrier) -> Carrier {
+        if self.is_of_stream { Carrier::Http2 } else { container.within(self.framing) }
+    }
+
     /// Reads the header of a container.
     fn container(&mut self, piece: &Piece<'_>, bit: u64) -> Next {
         let start = (bit / 8) as usize;
         if piece.data[start.min(piece.data.len())..].starts_with(&frames::MAGIC) {
             self.state = State::Frame(Frame::default());
-            self.carrier = Some((Carrier::Zstd.within(self.framing), false));
+            self.carrier = Some((self.carrier_of(Carrier::Zstd), false));
             return Next::At(bit);
         }
         let content = &piece.data[start.min(piece.data.len())..];
         match container_header(content) {
             Header::Length(length) => {
                 self.state = State::Block;
-                self.carrier = Some((Carrier::of(content).within(self.framing), false));
+                self.carrier = Some((self.carrier_of(Carrier::of(content)), false));
                 Next::At((start + length) as u64 * 8)
             }
             Header::Short => Next::More(bit),

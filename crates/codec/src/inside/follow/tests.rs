@@ -1,11 +1,11 @@
 //! What the floor above relies on: tokens do not depend on how a flow is divided, and places in the
 //! log are those of the bytes.
 
+use crate::inside::follow::follower::Follower;
 use crate::inside::follow::opened::{Opened, Spot};
-use crate::inside::follow::opener::Opener;
 use crate::inside::follow::passed::Passed;
 use crate::inside::follow::piece::Piece;
-use crate::inside::follow::streams::Carrier;
+use crate::inside::follow::streams::{Carrier, StreamCounts};
 use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, FlushCompress};
 use proptest::prelude::*;
@@ -22,9 +22,9 @@ fn gzip(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Opens the content in blocks of these lengths, then the rest. Returns the shapes and the first
-/// bits in the content of all tokens, and the opener.
-fn opened(content: &[u8], lens: &[usize]) -> (Vec<(u32, u64)>, Opener) {
-    let (mut opener, mut opened, mut tokens) = (Opener::default(), Opened::default(), Vec::new());
+/// bits in the content of all tokens, and the counts of streams.
+fn opened(content: &[u8], lens: &[usize]) -> (Vec<(u32, u64)>, StreamCounts) {
+    let (mut opener, mut opened, mut tokens) = (Follower::default(), Opened::default(), Vec::new());
     let mut at = 0;
     for len in lens.iter().copied().chain([content.len()]) {
         let end = (at + len).min(content.len());
@@ -34,7 +34,7 @@ fn opened(content: &[u8], lens: &[usize]) -> (Vec<(u32, u64)>, Opener) {
         tokens.extend(opened.tokens.iter().map(|token| token.shape()).zip(bits));
         at = end;
     }
-    (tokens, opener)
+    (tokens, opener.take_counts())
 }
 
 proptest! {
@@ -44,11 +44,11 @@ proptest! {
     #[test]
     fn tokens_do_not_depend_on_blocks(seed: u64, lens in proptest::collection::vec(1usize..3000, 0..6)) {
         let content = gzip(seed, 2000);
-        let (whole, opener) = opened(&content, &[]);
+        let (whole, counts) = opened(&content, &[]);
         prop_assert!(whole.len() > 1000);
-        prop_assert_eq!(opener.counts.get(Carrier::Gzip).ended, 1);
-        let (parts, opener) = opened(&content, &lens);
-        prop_assert_eq!(opener.counts.get(Carrier::Gzip).ended, 1);
+        prop_assert_eq!(counts.get(Carrier::Gzip).ended, 1);
+        let (parts, counts) = opened(&content, &lens);
+        prop_assert_eq!(counts.get(Carrier::Gzip).ended, 1);
         let known: std::collections::HashSet<_> = whole.iter().collect();
         prop_assert!(parts.iter().all(|token| known.contains(token)));
         // At a seam: the token in two blocks, and those before it that were read with it.
@@ -60,7 +60,7 @@ proptest! {
 fn a_position_that_was_lost_is_found_at_the_next_stream() {
     let content = [gzip(1, 500), gzip(2, 500)].concat();
     let second = gzip(1, 500).len();
-    let mut opener = Opener::default();
+    let mut opener = Follower::default();
     let mut opened = Opened::default();
     opener.open(&content[..second / 2], 0, &mut opened);
     assert!(!opened.tokens.is_empty());
@@ -69,7 +69,7 @@ fn a_position_that_was_lost_is_found_at_the_next_stream() {
     assert!(opened.parts.is_empty(), "in the middle of a stream");
     opener.open(&content[second..], 0, &mut opened);
     assert!(opened.tokens.len() > 200);
-    assert_eq!(opener.counts.get(Carrier::Gzip).ended, 1);
+    assert_eq!(opener.take_counts().get(Carrier::Gzip).ended, 1);
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn bits_that_are_no_stream_are_not_opened() {
     let noise: Vec<u8> = (0..10_000).map(|_| rng.u8(..)).collect();
     // A header, and something else behind it.
     let content = [b"\x1f\x8b\x08\0\0\0\0\0\0\x03", &noise[..]].concat();
-    let (tokens, opener) = opened(&content, &[3, 4000]);
+    let (tokens, counts) = opened(&content, &[3, 4000]);
     assert!(tokens.len() < 64, "{}", tokens.len());
-    assert_eq!(opener.counts.get(Carrier::Gzip).ended, 0);
+    assert_eq!(counts.get(Carrier::Gzip).ended, 0);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_stream_without_an_end_continues() {
     let text: Vec<u8> =
         (0..20_000u32).map(|nth| b"etaoins"[(nth * nth % 97 % 7) as usize]).collect();
     compress.compress_vec(&text, &mut stream, FlushCompress::Sync).unwrap();
-    let (_, opener) = opened(&stream, &[500]);
-    let count = opener.counts.get(Carrier::Gzip);
+    let (_, counts) = opened(&stream, &[500]);
+    let count = counts.get(Carrier::Gzip);
     assert_eq!((count.begun, count.ended, count.broken), (1, 0, 0));
 }

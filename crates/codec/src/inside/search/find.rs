@@ -5,8 +5,8 @@ use crate::encoder::looks_compressible;
 use crate::entropy::Operation;
 use crate::inside::Place;
 use crate::inside::budget::{self, Budget, Budgets};
+use crate::inside::follow::follower::Follower;
 use crate::inside::follow::opened::{Opened, Part, Spot};
-use crate::inside::follow::opener::{OPENER_MEMORY, Opener};
 use crate::inside::follow::passed::Passed;
 use crate::inside::follow::streams::StreamCounts;
 use crate::inside::search::copies::{Copies, Cursor};
@@ -61,14 +61,14 @@ pub struct InsideStats {
 #[derive(Debug)]
 struct Flow {
     id: u64,
-    opener: Opener,
-    /// Position in a zstd frame.
-    frame: Option<Box<zstd::Flow>>,
+    opener: Follower,
+    /// Positions in zstd frames.
+    frames: zstd::Frames,
     budget: Budget,
 }
 
 /// Memory of a flow in bytes, at most.
-const FLOW_MEMORY: usize = size_of::<Flow>() + OPENER_MEMORY + zstd::Flow::MEMORY;
+const FLOW_MEMORY: usize = size_of::<Flow>() + Follower::MEMORY + zstd::Frames::MEMORY;
 
 /// The encoder's state for looking inside streams.
 #[derive(Debug)]
@@ -185,7 +185,7 @@ impl Inside {
     /// The best end for the next block of a flow: at most `most` bytes of `content`.
     pub(crate) fn cut(&self, id: u64, content: &[u8], most: usize) -> usize {
         let flow = self.flows.iter().rfind(|known| known.id == id);
-        flow.map_or(&Opener::default(), |flow| &flow.opener).cut(content, most).unwrap_or(most)
+        flow.map_or(&Follower::default(), |flow| &flow.opener).cut(content, most).unwrap_or(most)
     }
 
     /// Removes and returns the state of a flow.
@@ -196,7 +196,12 @@ impl Inside {
         if self.flows.len() == MAX_FLOWS {
             self.flows.remove(0);
         }
-        Flow { id, opener: Opener::default(), frame: None, budget: Budget::of_flow() }
+        Flow {
+            id,
+            opener: Follower::default(),
+            frames: zstd::Frames::default(),
+            budget: Budget::of_flow(),
+        }
     }
 
     /// Describes the literals of a block by tokens of the log, if that pays. `matches` are its byte
@@ -223,7 +228,7 @@ impl Inside {
         if self.budgets.declines(place.key, &mut flow.budget, block.len()) {
             self.stats.declined_bytes += block.len() as u64;
             flow.opener.lose();
-            flow.frame = None;
+            flow.frames.clear();
             self.flows.push(flow);
             return;
         }
@@ -241,7 +246,7 @@ impl Inside {
         }
         flow.opener.open(block, offset, &mut self.opened);
         self.stats.work += self.opened.work;
-        self.stats.streams += std::mem::take(&mut flow.opener.counts);
+        self.stats.streams += flow.opener.take_counts();
         if !self.opened.parts.is_empty() {
             self.find_tokens(place, block, matches, plan);
         }
@@ -250,7 +255,8 @@ impl Inside {
             let parts = zstd::Parts { matches, plan, expander, copies };
             let whole = parts.plan.is_empty() && looks_compressible(block);
             self.whole.clone_from(parts.matches);
-            let mut found = self.zstd.find(place, block, &self.opened.zstd, &mut flow.frame, parts);
+            let mut found =
+                self.zstd.find(place, block, &self.opened.zstd, &mut flow.frames, parts);
             if whole && !plan.is_empty() {
                 self.worth.check(place, block, matches, &mut self.whole, plan, &mut found.saved);
             }
@@ -341,7 +347,7 @@ impl Inside {
                 self.zstd.resume(place, &self.copies, source, &last, floor)
         {
             flow.opener.resume_frame(frame);
-            flow.frame = Some(state);
+            flow.frames.set(state);
             return None;
         }
         let found = self.index.as_mut().zip(source).and_then(|(index, source)| {
@@ -377,7 +383,7 @@ impl Inside {
                 if !self.opened.zstd.is_empty() {
                     let place = Place { offset: at, ..*place };
                     let ended = &self.opened.zstd;
-                    self.stats.work += self.zstd.pass(&place, content, ended, &mut flow.frame);
+                    self.stats.work += self.zstd.pass(&place, content, ended, &mut flow.frames);
                 }
             }
         }

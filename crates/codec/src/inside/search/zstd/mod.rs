@@ -13,6 +13,7 @@ use self::runs::Run;
 use crate::inside::Place;
 use crate::inside::budget::unpacking;
 use crate::inside::domains::Domains;
+use crate::inside::follow::connection::MOST_STREAMS;
 use crate::inside::follow::frames::{Block, Frame, Kind};
 use crate::inside::search::copies::{Copies, Cursor};
 use crate::inside::search::plan::Plan;
@@ -36,6 +37,44 @@ pub(in crate::inside) struct Flow {
 impl Flow {
     pub(in crate::inside) const MEMORY: usize =
         size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
+}
+
+/// Positions of a flow in zstd frames: of the flow itself, which is stream 0, or of streams of HTTP/2.
+/// The most recently used is last.
+#[derive(Debug, Default)]
+pub(in crate::inside) struct Frames(Vec<(u32, Box<Flow>)>);
+
+impl Frames {
+    /// Memory in bytes, at most. The list grows by doubling.
+    pub(in crate::inside) const MEMORY: usize =
+        MOST_STREAMS * (2 * size_of::<(u32, Box<Flow>)>() + Flow::MEMORY);
+
+    pub(in crate::inside) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Of the flow itself.
+    pub(in crate::inside) fn set(&mut self, flow: Box<Flow>) {
+        self.0 = vec![(0, flow)];
+    }
+
+    /// Removes and returns the position of a stream.
+    fn take(&mut self, stream: u32) -> Option<Box<Flow>> {
+        let nth = self.0.iter().rposition(|(known, _)| *known == stream)?;
+        Some(self.0.remove(nth).1)
+    }
+
+    fn put(&mut self, stream: u32, flow: Box<Flow>) {
+        if self.0.len() == MOST_STREAMS {
+            self.0.remove(0);
+        }
+        self.0.push((stream, flow));
+    }
+
+    /// The most recently used.
+    fn last(&mut self) -> Option<&mut Flow> {
+        self.0.last_mut().map(|(_, flow)| &mut **flow)
+    }
 }
 
 /// Most domains whose content is counted.
@@ -167,13 +206,7 @@ impl Zstd {
     }
 
     /// Reads the zstd blocks that ended in `block`, which goes to `place` in the log.
-    fn read(
-        &mut self,
-        place: &Place<'_>,
-        block: &[u8],
-        ended: &[Block],
-        flow: &mut Option<Box<Flow>>,
-    ) {
+    fn read(&mut self, place: &Place<'_>, block: &[u8], ended: &[Block], frames: &mut Frames) {
         let &Place { log, offset, key, .. } = place;
         self.targets.clear();
         self.heads.clear();
@@ -181,13 +214,15 @@ impl Zstd {
         self.sequences.clear();
         self.starts.clear();
         for block_of in ended {
+            let mut flow = frames.take(block_of.stream);
             if block_of.is_first {
-                let shifts = flow.take().map(|flow| flow.shifts).unwrap_or_default();
+                let shifts = flow.map(|flow| flow.shifts).unwrap_or_default();
                 let tables = Tables::default();
                 let place = *self.places.of(key);
-                *flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
+                flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
             }
-            let Some(now) = flow.as_deref_mut() else { continue };
+            let Some(mut flow) = flow else { continue };
+            let now = &mut *flow;
             let before = (self.heads.len(), self.literals.len(), self.sequences.len());
             if let Kind::Plain(len) = block_of.kind {
                 now.place += i64::from(len);
@@ -196,11 +231,11 @@ impl Zstd {
                 self.heads.truncate(before.0);
                 self.literals.truncate(before.1);
                 self.sequences.truncate(before.2);
-                *flow = None;
                 continue;
             }
             let behind = self.places.of(key);
             *behind = now.place.max(*behind);
+            frames.put(block_of.stream, flow);
         }
     }
 
@@ -214,7 +249,7 @@ impl Zstd {
         flow: &mut Flow,
     ) -> Option<()> {
         self.content.clear();
-        let mut skip = 0;
+        let (mut skip, mut pieces_here) = (0, 0);
         for piece in &ended.pieces {
             // Its bytes before the block are in the log already.
             let before = piece.start..piece.end.min(offset);
@@ -225,10 +260,13 @@ impl Zstd {
             }
             let here = piece.start.max(offset)..piece.end.max(offset);
             let here = (here.start - offset) as usize..(here.end - offset) as usize;
+            pieces_here += usize::from(!here.is_empty());
             self.content.extend_from_slice(block.get(here)?);
         }
         let end = ended.pieces.last()?.end.checked_sub(offset)? as usize;
-        let lies = end.checked_sub(self.content.len() - skip)?..end;
+        // What is in several pieces here cannot be replaced.
+        let len = if pieces_here > 1 { 0 } else { self.content.len() - skip };
+        let lies = end.checked_sub(len)?..end;
         let (heads, literals, sequences) =
             (self.heads.len(), self.literals.len(), self.sequences.len());
         let (content, tables) = (&self.content, &mut flow.tables);
@@ -296,10 +334,10 @@ impl Zstd {
         place: &Place<'_>,
         block: &[u8],
         ended: &[Block],
-        flow: &mut Option<Box<Flow>>,
+        frames: &mut Frames,
         parts: Parts<'_>,
     ) -> Found {
-        self.read(place, block, ended, flow);
+        self.read(place, block, ended, frames);
         // Those that could not be read have no heads.
         let read = self.targets.iter().filter(|target| !target.heads.is_empty());
         let opened = read.map(|target| target.lies.len()).sum();
@@ -310,7 +348,7 @@ impl Zstd {
         }
         let index = self.index.take().unwrap_or_else(|| Index::new(self.capacity));
         if parts.plan.is_empty()
-            && let Some(flow) = flow.as_deref_mut()
+            && let Some(flow) = frames.last()
         {
             match self.plan(place, &index, block, flow, parts) {
                 Ok(saved) => found.saved = saved,
@@ -336,9 +374,9 @@ impl Zstd {
         place: &Place<'_>,
         content: &[u8],
         ended: &[Block],
-        flow: &mut Option<Box<Flow>>,
+        frames: &mut Frames,
     ) -> u64 {
-        self.read(place, content, ended, flow);
+        self.read(place, content, ended, frames);
         self.targets_work()
     }
 
