@@ -51,14 +51,14 @@ def certificates(keys, oncewire):
 class Tunnel:
     """Both ends, which open the origin's port of localhost."""
 
-    def __init__(self, oncewire, keys, *more):
+    def __init__(self, oncewire, keys, *more, allow=None):
         public = {role: run(oncewire, "keygen", "--show", keys / f"{role}.key").strip() for role in ("serve", "connect")}
         service, self.processes = f"localhost:{PORT}", []
         self.show = [oncewire, "status", "--json", "--socket", keys / "connect.sock"]
         common = ["--log", "error"]
         for place, command in (
             (FAR, ["serve", "--key", keys / "serve.key", "--peer", public["connect"], "--listen", f"{ADDRESS}:{TUNNEL}",
-                   "--allow", service, "--origin-ca", keys / "origins.crt", "--status", keys / "serve.sock"]),
+                   "--allow", allow or service, "--origin-ca", keys / "origins.crt", "--status", keys / "serve.sock"]),
             (NEAR, ["connect", f"{ADDRESS}:{TUNNEL}", "--key", keys / "connect.key", "--peer", public["serve"], "--terminate",
                     service, "--ca", keys / "site.key", "--status", keys / "connect.sock", *more]),
         ):
@@ -71,8 +71,11 @@ class Tunnel:
         else:
             sys.exit("the tunnel does not come up")
 
+    def shown(self):
+        return json.loads(run(*self.show))[0]["https"][0]
+
     def check(self):
-        shown = json.loads(run(*self.show))[0]["https"][0]
+        shown = self.shown()
         if shown["passed"] or shown["ended"] or not shown["opened"]:
             sys.exit(f"not everything was opened: {shown}")
 
