@@ -6,8 +6,10 @@
 
 mod copies;
 mod measurement;
+mod meter;
 
 pub(crate) use measurement::{escape, unescape};
+pub use meter::{Counts, Meter};
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},

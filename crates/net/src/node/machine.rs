@@ -9,11 +9,12 @@ use super::record::{
 };
 use super::setup::{Manifests, RunningNetwork, SetupError};
 use oncewire_packet::fields::Headers;
-use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{
     Body, CacheTask, Common, Extension, Finding, Format, HeaderHasher, InFlight, Ingress, Node,
     Packet, Routes, Rules, SentPacket, SentPackets, Shim, due,
 };
+use oncewire_plan::measure::{self, Counts, Meter};
+use oncewire_plan::{DeviceId, Error};
 use oncewire_session::link::NodeKind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -159,6 +160,8 @@ pub struct Machine {
     /// Paths of the plan, and of the next one while that is brought in.
     pub(super) places: HashMap<u32, Place>,
     pub(super) versions: Versions,
+    /// Measures what enters, if a controller wants to know.
+    meter: Option<Meter>,
     epoch: u64,
     pub(super) counters: NodeCounters,
 }
@@ -188,6 +191,7 @@ impl Machine {
             devices: HashMap::new(),
             places: HashMap::new(),
             versions: Versions::new(Part::default()),
+            meter: None,
             epoch: 0,
             counters: NodeCounters::default(),
         };
@@ -207,6 +211,21 @@ impl Machine {
         each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
+    /// Measures from now on what enters here, with a store of `memory` bytes beside the engine's.
+    ///
+    /// # Errors
+    /// [`Meter::new`]'s.
+    pub fn measure(&mut self, memory: u64) -> Result<(), Error> {
+        self.meter = Some(Meter::new(memory, measure::Settings::default())?);
+        Ok(())
+    }
+
+    /// What was measured since the last time, with the `most` largest pairs of egresses, which are told
+    /// by their numbers; `now` is in nanoseconds since the start.
+    pub fn measured(&mut self, now: u64, most: usize) -> Option<Counts> {
+        self.meter.as_mut().map(|meter| meter.take(now, most))
+    }
+
     /// A packet from the access device, `now` nanoseconds since the start.
     pub fn enter(&mut self, packet: &[u8], now: u64, out: &mut Vec<Step>) {
         let Machine { network, counters, .. } = self;
@@ -219,6 +238,22 @@ impl Machine {
             return;
         }
         let to = network.owner(headers.destination);
+        let (header, payload) = packet.split_at(headers.total());
+        let fields = invariant(packet, &headers);
+        let mut entering = Packet {
+            time: now,
+            path: to.map_or(u32::MAX, |to| to as u32),
+            header: fields,
+            header_bytes: header.len() as u32,
+            payload: payload.into(),
+        };
+        if let Some(meter) = &mut self.meter
+            && to.is_some_and(|to| to != self.me)
+            && meter.push(&entering).is_err()
+        {
+            counters.malformed += 1;
+            return;
+        }
         let Some(entrance) = &mut self.entrance else {
             counters.no_path += 1;
             return;
@@ -229,13 +264,13 @@ impl Machine {
             counters.no_path += 1;
             return;
         };
+        entering.path = path;
         let length = self.settings.epoch.as_nanos().max(1) as u64;
         let epoch = now / length;
         if epoch > self.epoch {
             entrance.ingress.new_epoch();
             self.epoch = epoch;
         }
-        let (header, payload) = packet.split_at(headers.total());
         let common = Common {
             format: &FORMAT,
             hash: &self.hash,
@@ -246,15 +281,7 @@ impl Machine {
             round_trip: self.settings.round_trip.as_nanos() as u64,
             due: due((now % length) as f64 / length as f64),
         };
-        let fields = invariant(packet, &headers);
-        let identity = self.hash.identity(&fields);
-        let entering = Packet {
-            time: now,
-            path,
-            header: fields,
-            header_bytes: header.len() as u32,
-            payload: payload.into(),
-        };
+        let identity = self.hash.identity(&entering.header);
         let Ok((flight, sent)) = entrance.ingress.encode(&common, &entering, identity) else {
             counters.malformed += 1;
             return;

@@ -442,3 +442,24 @@ fn what_does_not_belong_together_is_refused() {
     let little = Machine::new(network, 0, &manifests, NodeSettings::default(), Some(9));
     assert!(matches!(little, Err(SetupError::Memory { memory: 9, .. })));
 }
+
+/// What enters is measured by egress, whether a plan has a path for it or not.
+#[test]
+fn what_enters_is_measured() {
+    let network = Arc::new(RunningNetwork::parse(MAP).unwrap());
+    let settings = NodeSettings { seed: SEED, ..NodeSettings::default() };
+    let mut node = Machine::new(network, 0, &Manifests::default(), settings, None).unwrap();
+    assert_eq!(node.measured(0, 9), None);
+    node.measure(1 << 20).unwrap();
+    let content = incompressible(1, 1000);
+    let mut steps = Vec::new();
+    for (number, to) in [(1, 2), (2, 3), (3, 0)] {
+        node.enter(&packet(0, to, number, &content), 0, &mut steps);
+    }
+    // Nobody has this source.
+    node.enter(&packet(9, 2, 4, &content), 0, &mut steps);
+    let counts = node.measured(5, 9).unwrap();
+    assert_eq!((counts.nanoseconds, &counts.volumes[..]), (5, &[(2, 1028), (3, 1028)][..]));
+    assert!(matches!(counts.pairs[..], [(3, 2, 1, bytes)] if bytes > 900), "{:?}", counts.pairs);
+    assert_eq!((node.counters().no_path, steps.len()), (3, 0));
+}
