@@ -42,11 +42,13 @@
 //! | [`emulate`](mod@emulate) | instance, manifests, packets | what happens to the packets |
 //! | [`ra`] | network, classes of content | redundancy-aware routes |
 //! | [`measure`] | instance, packets | volumes and a redundancy profile |
+//! | [`control`] | messages of nodes | plans, and when nodes get them |
 //!
 //! There are no files, sockets or clocks in here. Long computations report to a [`Watch`], which
 //! can cancel them.
 
 pub mod baseline;
+pub mod control;
 pub mod cost;
 pub mod emulate;
 pub mod engine;

@@ -235,6 +235,15 @@ impl Plan {
         Self::build(instance, solution, &Options { version: old.version + 1, ..*options }, ids)
     }
 
+    /// The same plan with another version.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for a version out of range.
+    pub fn numbered(self, version: u64) -> Result<Self, ManifestError> {
+        check_version(version)?;
+        Ok(Self { version, ..self })
+    }
+
     fn build(
         instance: &Instance,
         solution: &Solution,

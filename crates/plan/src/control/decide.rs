@@ -1,0 +1,119 @@
+//! When a controller plans, and with what.
+
+use super::controller::{Action, Basis, Controller, Node, Reason};
+use super::{Means, Question};
+
+impl Controller {
+    /// Why a plan is needed now, if it is.
+    pub(super) fn wants_plan(&self, now: u64) -> Option<Reason> {
+        if now < self.not_before || self.nodes.iter().all(|node| node.joined.is_none()) {
+            return None;
+        }
+        let (down, since) = (&self.down.0, self.down.1);
+        let is_calm = now.saturating_sub(since) >= self.settings.settle;
+        if self.plan.version == 0 && !self.knows_newer() {
+            let all = self.nodes.iter().all(|node| node.joined.is_some());
+            let waited = now.saturating_sub(self.started) >= self.settings.patience;
+            return (all && down.is_empty() || waited && is_calm).then_some(Reason::First);
+        }
+        if let Some(node) = self.unknown() {
+            return Some(Reason::Unknown(node));
+        }
+        if self.asked {
+            return Some(Reason::Asked);
+        }
+        let Some(basis) = &self.basis else {
+            // After a restart, what the plan was made with is not known: nodes are given time to join
+            // and to measure.
+            let wait = self.settings.patience + 2 * self.settings.report;
+            let waited = now.saturating_sub(self.started) >= wait;
+            return (waited && is_calm).then_some(Reason::Links);
+        };
+        if *down != basis.down && is_calm {
+            return Some(Reason::Links);
+        }
+        if self.rollout.is_some_and(|rollout| rollout.ended.is_none()) {
+            return None;
+        }
+        if self.record.drained != basis.drained {
+            return Some(Reason::Drained);
+        }
+        let memory = |(node, planned): (&Node, &u64)| {
+            node.joined.is_some() && node.memory.is_some_and(|memory| memory != *planned)
+        };
+        if let Some(node) = self.nodes.iter().zip(&basis.memory).position(memory) {
+            return Some(Reason::Memory(node));
+        }
+        let since = now.saturating_sub(basis.at);
+        if since >= 2 * self.settings.report
+            && let Some(node) = self.changed(basis)
+        {
+            return Some(Reason::Changed(node));
+        }
+        let carries = self.nodes.iter().any(|node| node.latest.is_some_and(|sums| sums.0 > 0.0));
+        (since >= self.settings.replan && carries).then_some(Reason::Due)
+    }
+
+    /// A node whose newest plan is not older than the stored one, and another.
+    fn unknown(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| {
+            node.joined.as_ref().is_some_and(|joined| {
+                let newest = joined.state.newest();
+                newest.version >= self.plan.version && newest != self.plan
+            })
+        })
+    }
+
+    fn knows_newer(&self) -> bool {
+        self.unknown().is_some()
+    }
+
+    /// An ingress whose traffic is far from what was planned with.
+    fn changed(&self, basis: &Basis) -> Option<usize> {
+        let all: f64 = self.nodes.iter().filter_map(|node| node.latest).map(|sums| sums.0).sum();
+        let is_far = |(node, planned): (&Node, &(f64, f64))| {
+            let Some(now) = node.latest else { return false };
+            // Of little traffic, large shares are little.
+            let reference = planned.0.max(all * 0.05);
+            let by = (now.0 - planned.0).abs().max((now.1 - planned.1).abs());
+            by > self.settings.change * reference
+        };
+        self.nodes.iter().zip(&basis.sums).position(is_far)
+    }
+
+    pub(super) fn ask(&mut self, now: u64, reason: Reason, out: &mut Vec<Action>) {
+        let basis = self.basis(now);
+        let newest = self.nodes.iter().filter_map(|node| node.joined.as_ref());
+        let newest = newest.map(|joined| joined.state.newest().version).max().unwrap_or(0);
+        // A plan that nodes cannot follow, or one that is stuck halfway, is replaced: two versions of
+        // equal parity are never in force together.
+        let is_stuck = self.rollout.is_some_and(|rollout| rollout.ended.is_none())
+            && matches!(reason, Reason::Links | Reason::Asked)
+            && self.basis.is_some();
+        let is_unknown = matches!(reason, Reason::Unknown(_));
+        let step = if is_stuck || is_unknown { 2 } else { 1 };
+        let version = newest.max(self.plan.version) + step;
+        let means = |(node, &is_end): (&Node, &bool)| Means {
+            is_end,
+            memory: if node.joined.is_some() { node.memory.unwrap_or(0) } else { 0 },
+            is_drained: false,
+            rates: node.rates.clone(),
+        };
+        let mut nodes: Vec<Means> = self.nodes.iter().zip(&self.ends).map(means).collect();
+        for (means, node) in nodes.iter_mut().zip(&self.network.nodes) {
+            means.is_drained = basis.drained.contains(&node.id);
+        }
+        let question = Question {
+            network: self.network.clone(),
+            nodes,
+            down: basis.down.clone(),
+            old: self.record.plan.clone(),
+            version,
+            gain: self.settings.gain,
+        };
+        let is_forced = is_unknown || reason == Reason::Asked;
+        self.asked = false;
+        self.asking = Some((reason, basis, is_forced));
+        out.push(Action::Ask(Box::new(question)));
+    }
+}

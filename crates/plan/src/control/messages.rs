@@ -1,0 +1,265 @@
+//! What nodes and a controller say to each other: `docs/NETWORK.md`, "Controller".
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Counts;
+
+/// Version of these messages.
+pub const FORMAT: u32 = 1;
+/// Most bytes of a message from a node.
+pub const MAX_FROM_NODE: usize = 2 << 20;
+/// Most bytes of a message to a node: a plan with all its paths.
+pub const MAX_TO_NODE: usize = 64 << 20;
+/// Most pairs of egresses in a report.
+pub const MAX_PAIRS: usize = 8192;
+/// Most characters of a text that is shown to people.
+const MAX_TEXT: usize = 300;
+
+/// A message that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// It is not of this protocol.
+    #[error("a message that is none of the protocol: {0}")]
+    Malformed(String),
+    /// It is larger than messages are.
+    #[error("a message of {bytes} bytes; the largest has {most}")]
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+}
+
+/// A plan, by its version and digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRef {
+    /// Its version; 0 for none.
+    pub version: u64,
+    /// Tells two plans of one version apart.
+    pub digest: u64,
+}
+
+/// What a node does with plans, and which of its neighbors it does not reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeState {
+    /// The plan that it carries out.
+    pub current: PlanRef,
+    /// The one that is being brought in.
+    pub next: Option<PlanRef>,
+    /// The one that comes after that.
+    pub waiting: Option<PlanRef>,
+    /// Whether all nodes on its paths know that its ingress uses the newest plan.
+    pub settled: bool,
+    /// Numbers of neighbors that it is not connected with.
+    pub down: Vec<u32>,
+}
+
+impl NodeState {
+    /// The newest plan that it has.
+    pub fn newest(&self) -> PlanRef {
+        self.waiting.or(self.next).unwrap_or(self.current)
+    }
+
+    /// Whether it carries out this plan, and no other any more.
+    pub fn is_done(&self, plan: PlanRef) -> bool {
+        self.current == plan && self.next.is_none() && self.waiting.is_none() && self.settled
+    }
+}
+
+/// The first message of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its name in the topology.
+    pub name: String,
+    /// Digest of the topology, in hexadecimal digits.
+    pub network: String,
+    /// Bytes that it may use for packets, if they are limited.
+    pub memory: Option<u64>,
+    /// Program and version.
+    pub agent: String,
+    /// Its plans.
+    pub state: NodeState,
+}
+
+/// What an ingress has measured since its last report. Nodes are told by their numbers in the
+/// topology.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Time over which it counted, in nanoseconds.
+    pub nanoseconds: u64,
+    /// Egress, bytes.
+    pub volumes: Vec<(u32, u64)>,
+    /// Egress, egress of the packets that were repeated, matches, their bytes.
+    pub pairs: Vec<(u32, u32, u64, u64)>,
+    /// How often content was repeated before, on average.
+    pub copies: f64,
+    /// Bytes of matches that are not in `pairs`.
+    pub left_out: u64,
+    /// Bytes of packets that entered the network there.
+    pub entered: u64,
+    /// Bytes of these as they were sent on.
+    pub encoded: u64,
+}
+
+impl Report {
+    /// A report of these counts.
+    pub fn new(counts: Counts, entered: u64, encoded: u64) -> Report {
+        let Counts { nanoseconds, volumes, pairs, copies, left_out } = counts;
+        Report { nanoseconds, volumes, pairs, copies, left_out, entered, encoded }
+    }
+}
+
+/// A message from a node to the controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FromNode {
+    /// The first one.
+    Join(Join),
+    /// Its plans, whenever they change, and from time to time.
+    State(NodeState),
+    /// What it has measured.
+    Report(Report),
+    /// It does not take a plan.
+    Refused {
+        /// Version of the plan.
+        version: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// A message from the controller to a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ToNode {
+    /// The node is welcome, and answers with its state at once.
+    Accept {
+        /// Milliseconds between reports.
+        report: u64,
+    },
+    /// A plan to carry out.
+    Offer {
+        /// The plan, as [`Plan::to_json`](crate::manifest::Plan::to_json) writes it.
+        plan: String,
+    },
+    /// The node is not welcome; the connection ends.
+    Refuse {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Text of another program for people: one line, not long.
+pub fn plain(text: &str) -> String {
+    let one_line = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().take(MAX_TEXT).map(one_line).collect()
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: usize) -> Result<T, MessageError> {
+    if bytes.len() > most {
+        return Err(MessageError::TooLong { bytes: bytes.len(), most });
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|error| MessageError::Malformed(plain(&error.to_string())))
+}
+
+fn write(message: &impl Serialize) -> Vec<u8> {
+    // Strings, numbers, lists and structures: JSON can represent all of it.
+    serde_json::to_vec(message).unwrap_or_default()
+}
+
+impl FromNode {
+    /// The message as JSON.
+    pub fn write(&self) -> Vec<u8> {
+        write(self)
+    }
+
+    /// A message from JSON.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn read(bytes: &[u8]) -> Result<FromNode, MessageError> {
+        read(bytes, MAX_FROM_NODE)
+    }
+}
+
+impl ToNode {
+    /// The message as JSON.
+    pub fn write(&self) -> Vec<u8> {
+        write(self)
+    }
+
+    /// A message from JSON.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn read(bytes: &[u8]) -> Result<ToNode, MessageError> {
+        read(bytes, MAX_TO_NODE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_were_and_others_are_errors() {
+        let state = NodeState {
+            current: PlanRef { version: 3, digest: u64::MAX },
+            next: Some(PlanRef { version: 4, digest: 1 }),
+            down: vec![2],
+            ..NodeState::default()
+        };
+        let join = Join {
+            format: FORMAT,
+            name: "A\nB".into(),
+            network: "00".into(),
+            memory: Some(1 << 60),
+            agent: "oncewire".into(),
+            state: state.clone(),
+        };
+        let report = Report {
+            nanoseconds: 1,
+            volumes: vec![(1, 2)],
+            pairs: vec![(1, 2, 3, 4)],
+            copies: 0.1,
+            ..Report::default()
+        };
+        let refused = FromNode::Refused { version: 1, why: "memory".into() };
+        for message in
+            [FromNode::Join(join), FromNode::State(state), FromNode::Report(report), refused]
+        {
+            assert_eq!(FromNode::read(&message.write()).unwrap(), message);
+        }
+        for message in [
+            ToNode::Accept { report: 1000 },
+            ToNode::Offer { plan: "{\"a\"".into() },
+            ToNode::Refuse { why: String::new() },
+        ] {
+            assert_eq!(ToNode::read(&message.write()).unwrap(), message);
+        }
+        let wrong: [&[u8]; 5] = [
+            b"",
+            b"{}",
+            b"{\"state\":{}}",
+            b"{\"refused\":{\"version\":-1,\"why\":\"\"}}",
+            &[b'['; 100_000],
+        ];
+        for wrong in wrong {
+            assert!(FromNode::read(wrong).is_err());
+        }
+        assert!(matches!(
+            FromNode::read(&vec![b' '; MAX_FROM_NODE + 1]),
+            Err(MessageError::TooLong { .. })
+        ));
+        assert_eq!(plain("a\u{1b}[1m\nb"), "a [1m b");
+    }
+}

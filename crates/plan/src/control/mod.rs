@@ -1,0 +1,30 @@
+//! A controller of a network: it takes what ingresses measure, makes plans, and brings them out to
+//! nodes (thesis, section 3.4, "Generating manifests" and "Consistent configurations").
+//!
+//! ```text
+//! messages of nodes, operators, answers -> Controller::step -> messages, writes, questions
+//! Question -> answer: the planner, which takes its time elsewhere -> Answer
+//! ```
+//!
+//! [`Controller`] has no socket, no file and no clock: whoever drives it hands in the time, writes
+//! what it wants written, and has questions answered. What a node does with a plan it does by itself
+//! (`docs/NETWORK.md`, "New plans"): the controller hands the plan out, and sees when all are done.
+//! So a controller that stops, at whatever moment, stops no packet and no plan that was handed out.
+
+mod controller;
+mod decide;
+mod messages;
+mod question;
+mod record;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout, Settings};
+pub use messages::{
+    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_PAIRS, MAX_TO_NODE, MessageError, NodeState,
+    PlanRef, Report, ToNode, plain,
+};
+pub use question::{Answer, Means, Question, Rates, Worth};
+pub use record::{Record, RecordError};
+pub use view::{NodeView, Phase, View};
