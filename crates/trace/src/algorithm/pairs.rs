@@ -126,7 +126,9 @@ pub(crate) struct PairRun {
     most: u64,
     evicted: u64,
     tally: Tally,
+    /// Matches of the newest packet, and where it ends in its log.
     scratch: Vec<Match>,
+    end: u64,
 }
 
 impl PairRun {
@@ -141,11 +143,13 @@ impl PairRun {
             evicted: 0,
             tally: Tally::default(),
             scratch: Vec::new(),
+            end: 0,
         }
     }
 
     /// Takes one packet with payload; returns the bytes it saves.
     pub(crate) fn packet(&mut self, packet: &Packet, payload: &[u8]) -> Result<u32, ConfigError> {
+        self.scratch.clear();
         let Some(flow) = packet.flow else { return Ok(0) };
         let key = (flow.source, flow.destination);
         let asked = match self.params.limits {
@@ -177,7 +181,6 @@ impl PairRun {
         if needed > capacity && capacity < full && pair.log.end() <= capacity {
             *pair = pair.grown(params, needed.next_power_of_two().min(full))?;
         }
-        self.scratch.clear();
         let offset = pair.log.geometry().place(pair.log.end(), payload.len());
         pair.matcher.find(
             &pair.log,
@@ -187,6 +190,7 @@ impl PairRun {
             &mut self.scratch,
         );
         pair.log.append(payload);
+        self.end = offset + payload.len() as u64;
         if pair.log.end() <= pair.log.geometry().capacity() {
             pair.lengths.push(packet.len);
         } else {
@@ -205,6 +209,17 @@ impl PairRun {
             self.evicted += 1;
         }
         Ok(saved)
+    }
+}
+
+impl PairRun {
+    /// Of the matches of the newest packet: how far back each begins from its end, in bytes of the
+    /// pair's payload, and the bytes that it saves.
+    pub(crate) fn found(&self) -> impl Iterator<Item = (u64, u32)> {
+        let per_match = self.params.charge.per_match;
+        let of =
+            move |found: &Match| (self.end - found.source, found.len.saturating_sub(per_match));
+        self.scratch.iter().map(of)
     }
 }
 

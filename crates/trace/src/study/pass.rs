@@ -6,7 +6,7 @@ use super::plan::{Key, Part};
 use super::sizes::FlowSizes;
 use super::verdict::share;
 use super::{BATCH_BYTES, MatchSink, StudyError};
-use crate::algorithm::{Algorithm, MAX_SERVICES, MaxMatchRun, Outcome, PairLimits, Run};
+use crate::algorithm::{Algorithm, MAX_SERVICES, MaxMatchRun, Outcome, Run};
 use crate::batch::{Batch, Caches, Direction, Matches, Packet, View};
 use crate::figures::{self, FigureId, Finding, Observer};
 use crate::results::{MatchRow, Progress};
@@ -128,14 +128,7 @@ impl Pass {
             FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
             FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
             FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
-            FigureId::Hosts => {
-                let settings = &self.settings;
-                Box::new(figures::hosts::Hosts::new(
-                    settings.pairs(PairLimits::ByService),
-                    settings.shared_params(),
-                    *memory,
-                ))
-            }
+            FigureId::Hosts => Box::new(self.settings.hosts(*memory)),
             FigureId::Destinations => Box::new(figures::destinations::Destinations::new(
                 *memory,
                 prefixes.clone().unwrap_or_default(),

@@ -6,6 +6,7 @@ use crate::algorithm::{
 };
 use crate::batch::{Charge, Direction};
 use crate::figures::FigureId;
+use crate::figures::hosts::{Hosts, sweep};
 use crate::figures::periods::PERIODS;
 use crate::settings::Settings;
 use oncewire_codec::sampler::Sampler;
@@ -188,7 +189,7 @@ impl Settings {
 
     /// The shared cache of figure 12: without a shim, as those of pairs, so that only the caches
     /// differ.
-    pub(crate) fn shared_params(&self) -> MaxMatchParams {
+    fn shared_params(&self) -> MaxMatchParams {
         let charge = Charge { per_packet: 0, ..self.charge() };
         let params = self.params(SamplerKind::sample_byte(), self.period, self.fit(SHARED));
         MaxMatchParams { charge, ..params }
@@ -204,17 +205,32 @@ impl Settings {
         }
     }
 
-    /// The caches per host pair of figures 1 and 12.
-    pub(crate) fn pairs(&self, limits: PairLimits) -> PairRun {
+    /// Caches per host pair, which may take so many bytes together.
+    fn pairs(&self, sampler: SamplerKind, limits: PairLimits, memory: u64) -> PairRun {
         let charge = Charge { per_match: 4, per_packet: 0 };
-        PairRun::new(PairParams {
-            sampler: SamplerKind::sample_byte(),
-            window: self.window,
-            period: self.period,
-            charge,
-            limits,
-            memory: self.pair_memory,
-        })
+        let (window, period) = (self.window, self.period);
+        PairRun::new(PairParams { sampler, window, period, charge, limits, memory })
+    }
+
+    /// Figure 12. Its runs share the memory of caches per host pair.
+    pub(super) fn hosts(&self, memory: u64) -> Hosts {
+        let others = match self.sweeps {
+            true => vec![SamplerKind::Modp(Modp::default()), SamplerKind::Maxp, SamplerKind::Fixed],
+            false => Vec::new(),
+        };
+        let each = self.pair_memory / (others.len() as u64 + 2);
+        let sample_byte = |limits| self.pairs(SamplerKind::sample_byte(), limits, each);
+        let others = others.into_iter().map(|sampler| {
+            let name = sampler.name();
+            (name, self.pairs(sampler, PairLimits::Fixed(sweep::OF_TABLE), each))
+        });
+        Hosts::new(
+            sample_byte(PairLimits::ByService),
+            self.shared_params(),
+            sample_byte(PairLimits::Fixed(sweep::LARGEST)),
+            others.collect(),
+            memory,
+        )
     }
 
     pub(super) fn max_match_run(&self, sampler: &str, period: usize, cache: u64) -> MaxMatchRun {
@@ -259,7 +275,8 @@ impl Settings {
                     chunk(ChunkForm::EndsWithWindow, SamplerKind::Modp(Modp::default()))
                 }
                 Algorithm::Pairs => {
-                    Box::new(self.pairs(PairLimits::Fixed(crate::algorithm::HTTP_LIMIT)))
+                    let limit = PairLimits::Fixed(crate::algorithm::HTTP_LIMIT);
+                    Box::new(self.pairs(SamplerKind::sample_byte(), limit, self.pair_memory))
                 }
                 Algorithm::Optimal => Box::new(Bound::new(self.window, cache, charge)),
                 Algorithm::Packets => Box::new(LinkRun::new(cache, self.figure_memory / 4)),

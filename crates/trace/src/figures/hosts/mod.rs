@@ -3,6 +3,7 @@
 mod objects;
 mod present;
 mod sizes;
+pub(crate) mod sweep;
 
 use super::tally::TOTAL;
 use super::{Finding, Observer};
@@ -11,6 +12,7 @@ use crate::batch::{Direction, Packet, View};
 use objects::Objects;
 use oncewire_codec::ConfigError;
 use sizes::Sizes;
+use sweep::{PairSizes, Sweep};
 
 /// Compares caches at end hosts with one in a middlebox.
 pub struct Hosts {
@@ -18,6 +20,7 @@ pub struct Hosts {
     shared: MaxMatchRun,
     shared_cache: u64,
     sizes: Sizes,
+    sweep: Sweep,
     objects: Objects,
     wire: [u64; Direction::ALL.len()],
     extra: [[u64; 2]; Direction::ALL.len()],
@@ -27,14 +30,21 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// With caches per pair of hosts, and the shared cache of a middlebox. The caches' memory
-    /// aside, it takes `memory` bytes.
-    pub(crate) fn new(pairs: PairRun, shared: MaxMatchParams, memory: u64) -> Hosts {
+    /// With caches per pair of hosts, the shared cache of a middlebox, and caches per pair of other
+    /// sizes and samplers. The caches' memory aside, it takes `memory` bytes.
+    pub(crate) fn new(
+        pairs: PairRun,
+        shared: MaxMatchParams,
+        sizes: PairRun,
+        samplers: Vec<(&'static str, PairRun)>,
+        memory: u64,
+    ) -> Hosts {
         Hosts {
             pairs,
             shared_cache: shared.sizes.asked(),
             shared: MaxMatchRun::new(shared, Tally::default()),
             sizes: Sizes::new(memory / 2),
+            sweep: Sweep::new(sizes, samplers),
             objects: Objects::new(memory / 2),
             wire: [0; Direction::ALL.len()],
             extra: [[0; 2]; Direction::ALL.len()],
@@ -67,12 +77,13 @@ impl Observer for Hosts {
     fn batch(&mut self, view: &View<'_>) {
         for packet in view.batch.packets() {
             self.wire[packet.direction.index()] += u64::from(packet.wire);
-            if packet.len > 0
-                && self.error.is_none()
-                && let Err(error) = self.packet(view, packet)
-            {
-                self.error = Some(error);
+            if self.error.is_some() {
+                continue;
             }
+            let payload = view.batch.payload(packet);
+            let swept = self.sweep.packet(packet, payload);
+            let found = if packet.len > 0 { self.packet(view, packet) } else { Ok(()) };
+            self.error = swept.and(found).err();
         }
     }
 
@@ -94,6 +105,8 @@ pub struct HostSavings {
     pub servers: Vec<u64>,
     /// Size of the middlebox's cache in bytes.
     pub shared_cache: u64,
+    /// Savings by size of a pair's cache, and by sampler.
+    pub pair_sizes: PairSizes,
     /// What limits the caches per pair of hosts.
     pub pair_notes: Vec<String>,
     /// Pairs of hosts whose memory is simulated, at most.
@@ -167,6 +180,11 @@ impl Hosts {
         if directions.len() < 2 {
             directions.clear();
         }
+        let sweep_memory = self.sweep.memory();
+        let (pair_sizes, sweep_notes) = self.sweep.compute();
+        let mut pair_notes = self.pairs.notes();
+        pair_notes.extend(sweep_notes);
+        pair_notes.dedup();
         let (max_pairs, packets_without_memory) = self.sizes.left_out();
         HostSavings {
             total,
@@ -174,12 +192,14 @@ impl Hosts {
             clients: self.sizes.largest(false),
             servers: self.sizes.largest(true),
             shared_cache: self.shared_cache,
-            pair_notes: self.pairs.notes(),
+            pair_sizes,
+            pair_notes,
             max_pairs,
             packets_without_memory,
             objects_left_out: self.objects.left_out(),
             error: self.error.as_ref().map(ToString::to_string),
-            memory: self.pairs.memory()
+            memory: sweep_memory
+                + self.pairs.memory()
                 + self.shared.memory()
                 + self.sizes.memory()
                 + self.objects.memory(),

@@ -24,13 +24,17 @@ impl HostSavings {
                  that is not already saved counts as saved, less {CHUNK_NAME} bytes for its name: for the hosts only if the earlier copy passed \
                  between other hosts, for the middlebox only if it is older than the cache. Savings are shares of all bytes on the wire. Memory \
                  of a node: the sum over its pairs of the smaller of limit and bytes seen, at its maximum; a pair idle for 10 h is on disk. A \
-                 server is a node that sends from a service's port.",
+                 server is a node that sends from a service's port. By size: the same caches with one limit for all pairs, by how far back matches \
+                 lie in a cache of 32 MB; each protocol by its own bytes.",
                 cache(self.shared_cache)
             ),
             finding: self.total.finding().unwrap_or_default(),
             brief: self.total.brief().unwrap_or_default(),
-            tables: vec![self.savings(), self.memories()],
-            charts: vec![self.chart()],
+            tables: [self.savings(), self.memories(), self.pair_sizes.table()]
+                .into_iter()
+                .chain(self.pair_sizes.by_sampler())
+                .collect(),
+            charts: vec![self.chart(), self.pair_sizes.chart()],
             notes: self.notes(),
             memory: self.memory,
         }

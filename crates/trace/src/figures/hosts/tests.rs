@@ -19,14 +19,10 @@ fn hosts() -> Box<Hosts> {
     let cache = crate::algorithm::Sizes::new(1 << 20, Some(Survey::all(1 << 20)));
     let sampler = oncewire_family::SamplerKind::sample_byte;
     let charge = |per_packet| Charge { per_match: 4, per_packet };
-    let pairs = PairRun::new(PairParams {
-        sampler: sampler(),
-        window: 32,
-        period: 4,
-        charge: charge(0),
-        limits: PairLimits::ByService,
-        memory: 1 << 30,
-    });
+    let pairs = |limits, sampler| {
+        let (charge, memory) = (charge(0), 1 << 30);
+        PairRun::new(PairParams { sampler, window: 32, period: 4, charge, limits, memory })
+    };
     let shared = MaxMatchParams {
         sampler: sampler(),
         window: 32,
@@ -34,7 +30,15 @@ fn hosts() -> Box<Hosts> {
         sizes: cache,
         charge: charge(12),
     };
-    Box::new(Hosts::new(pairs, shared, 64 << 20))
+    let largest = PairLimits::Fixed(sweep::LARGEST);
+    let fixed = oncewire_family::SamplerKind::Fixed;
+    Box::new(Hosts::new(
+        pairs(PairLimits::ByService, sampler()),
+        shared,
+        pairs(largest, sampler()),
+        vec![("fixed", pairs(PairLimits::Fixed(sweep::OF_TABLE), fixed))],
+        64 << 20,
+    ))
 }
 
 #[test]
@@ -55,6 +59,43 @@ fn hosts_do_not_share_and_a_middlebox_does() {
     assert_eq!(figure.tables[1].rows[0][1], Cell::Count(2));
     assert_eq!(number(&figure, 1, 0, 5), 2000.0);
     assert_eq!(number(&figure, 1, 1, 5), 3000.0);
+}
+
+#[test]
+fn a_pairs_cache_finds_what_is_no_further_back_than_its_size() {
+    // 1,000 bytes again after 100 kB between the same two, over HTTP; at once over LDAP; and never
+    // between others.
+    let between = |pair: (&str, &str), seed, len: usize| {
+        let made = Made::tcp(pair.0, pair.1);
+        let content = noise(seed, len);
+        content.chunks(1000).map(|part| made.clone().payload(part)).collect::<Vec<_>>()
+    };
+    let http = ("10.0.0.1:80", "10.0.1.1:5000");
+    let ldap = ("10.0.0.1:389", "10.0.1.2:5000");
+    let other = ("10.0.0.1:80", "10.0.1.3:5000");
+    let mut packets = between(http, 1, 1000);
+    for (pair, seed, len) in
+        [(http, 2, 100_000), (http, 1, 1000), (ldap, 3, 1000), (ldap, 3, 1000), (other, 1, 1000)]
+    {
+        packets.extend(between(pair, seed, len));
+    }
+    let figure = observe(hosts(), &packets, 1 << 20, 7);
+    let packet = 1054.0;
+    let sizes = &figure.tables[2];
+    let names: Vec<&str> = sizes.columns.iter().map(|column| &*column.name).collect();
+    assert_eq!(names, ["cache per pair", "all", "HTTP", "LDAP"]);
+    for (row, &size) in sweep::SIZES.iter().enumerate() {
+        // 102,000 bytes from the end of the copy to the beginning of the first.
+        let http = if size >= 102_000 { 996.0 } else { 0.0 };
+        assert_eq!(number(&figure, 2, row, 2), http / (103.0 * packet), "{size}");
+        assert_eq!(number(&figure, 2, row, 3), 996.0 / (2.0 * packet), "{size}");
+        assert_eq!(number(&figure, 2, row, 1), (http + 996.0) / (105.0 * packet), "{size}");
+    }
+    // Other samplers with 10 MB, and ours.
+    let samplers = &figure.tables[3].rows;
+    assert_eq!((&samplers[0][0], &samplers[1][0]), (&"fixed".into(), &"samplebyte".into()));
+    assert_eq!(number(&figure, 3, 1, 1), 2.0 * 996.0 / (105.0 * packet));
+    assert!(number(&figure, 3, 0, 1) > 0.9 * number(&figure, 3, 1, 1));
 }
 
 #[test]
