@@ -164,7 +164,11 @@ async fn run_async(role: Role, daemon: Daemon) -> Result<(), NetError> {
     }
     service::warn_of_unused();
     (daemon.ready)(&end.status());
-    let mut watchdog = Some(service::ready("carries connections"));
+    let threads = match &*end {
+        TunnelEnd::Server(server) => server.threads(),
+        TunnelEnd::Client(_) => Vec::new(),
+    };
+    let mut watchdog = Some(service::ready("carries connections", threads));
     let refused = loop {
         let reload = tokio::select! {
             _ = term.recv() => break None,
@@ -328,7 +332,7 @@ pub fn run_link(
             answering.spawn(admin.run(Answers { document, render, history, pages }));
         }
         ready(&link.status());
-        let watchdog = service::ready("carries packets");
+        let watchdog = service::ready("carries packets", Vec::new());
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
@@ -410,7 +414,7 @@ pub fn run_node(
             answering.spawn(answer(listener, move || render(&node.status())));
         }
         ready(&node.status());
-        let watchdog = service::ready("carries packets");
+        let watchdog = service::ready("carries packets", Vec::new());
         loop {
             tokio::select! {
                 _ = term.recv() => break,

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
@@ -34,8 +35,9 @@ fn tell(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }
 
-/// The process serves now. Begins to ping the watchdog if the manager has one.
-pub(crate) fn ready(what: &str) -> Watchdog {
+/// The process serves now. Begins to ping the watchdog if the manager has one, as long as the
+/// runtimes of `threads` run tasks, too.
+pub(crate) fn ready(what: &str, threads: Vec<Handle>) -> Watchdog {
     tell(&[NotifyState::Ready, NotifyState::Status(what)]);
     let Some(limit) = sd_notify::watchdog_enabled() else { return Watchdog(None) };
     // Twice within the limit, as the manual recommends; never so often that it costs anything.
@@ -43,10 +45,20 @@ pub(crate) fn ready(what: &str) -> Watchdog {
     let pings = async move {
         loop {
             every.tick().await;
+            run_tasks(&threads).await;
             tell(&[NotifyState::Watchdog]);
         }
     };
     Watchdog(Some(tokio::spawn(pings).abort_handle()))
+}
+
+/// Returns once each of these runtimes has run a task: never, if one of them hangs.
+async fn run_tasks(threads: &[Handle]) {
+    let tasks: Vec<_> = threads.iter().map(|thread| thread.spawn(async {})).collect();
+    for task in tasks {
+        // An error means that the runtime has ended: then there is nothing that could hang.
+        let _ = task.await;
+    }
 }
 
 /// It reads its configuration again, until [`reloaded`].
@@ -162,4 +174,30 @@ fn send_with(manager: &[u8], text: &[u8], descriptor: BorrowedFd<'_>) -> io::Res
         Some(&address),
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::SessionThreads;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_thread_of_sessions_that_hangs_stops_the_watchdog() {
+        let threads = SessionThreads::start(2).unwrap();
+        let handles = threads.handles();
+        run_tasks(&handles).await;
+        let (release, released) = mpsc::channel::<()>();
+        let hanging = handles[1].spawn(async move { released.recv() });
+        let of_task = handles.clone();
+        let ping = tokio::spawn(async move { run_tasks(&of_task).await });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+            run_tasks(&handles[..1]).await;
+        }
+        assert!(!ping.is_finished());
+        release.send(()).unwrap();
+        ping.await.unwrap();
+        hanging.await.unwrap().unwrap();
+    }
 }

@@ -43,6 +43,11 @@ impl SessionThreads {
         Ok(SessionThreads { threads })
     }
 
+    /// All threads.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        self.threads.iter().map(|thread| thread.handle.clone()).collect()
+    }
+
     /// The thread with the fewest sessions, for one more.
     pub(crate) fn seat(&self) -> Seat {
         let fewest = self.threads.iter().min_by_key(|one| one.sessions.load(Ordering::Relaxed));

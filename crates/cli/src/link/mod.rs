@@ -177,10 +177,10 @@ fn only_peer(options: &Options<LinkArgs>) -> Outcome<PeerConfig> {
     Ok(PeerConfig { peer, address: args.server.clone(), allowed: args.allowed.clone() })
 }
 
-const ONLY_TUNNELS: &str = "a link's peer has no allow= and expires=";
+const ONLY_TUNNELS: &str = "a link's peer has no allow=: its networks say what it may send";
 
 fn has_rules(peer: &Peer) -> bool {
-    peer.allow.is_some() || peer.expires.is_some()
+    peer.allow.is_some()
 }
 
 /// The peers of the configuration file.
@@ -210,8 +210,9 @@ fn peer_of_file(options: &Options<LinkArgs>, at: usize, peer: &PeerArgs) -> Outc
         // As on the command line: one word.
         let with_name: Peer =
             format!("{} {name}", named.key).parse().map_err(|error| wrong("name", 0, &error))?;
-        if has_rules(&with_name) {
-            return Err(wrong("name", 0, &ONLY_TUNNELS));
+        if has_rules(&with_name) || with_name.expires.is_some() {
+            let why = "a name is one word without =; expires= goes after the key";
+            return Err(wrong("name", 0, &why));
         }
         named.name = with_name.name;
     }

@@ -274,8 +274,14 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
         ("peer = [\"KEYB\"]", &["line 4: peer"]),
         ("[[peer]]\nallowed = [\"10.2.0.0/16\"]", &["line 4: peer 1 has no key"]),
         ("[[peer]]\nkey = \"KEYB\"", &["line 4: peer 1 has no allowed networks"]),
-        ("[[peer]]\nkey = \"KEYB allow=a:1\"", &["line 5: peer 1: key", "no allow= and expires="]),
-        ("[[peer]]\nkey = \"KEYB\"\nname = \"expires=2030-01-01\"", &["peer 1: name", "no allow="]),
+        (
+            "[[peer]]\nkey = \"KEYB allow=a:1\"",
+            &["line 5: peer 1: key", "a link's peer has no allow="],
+        ),
+        (
+            "[[peer]]\nkey = \"KEYB\"\nname = \"expires=2030-01-01\"",
+            &["peer 1: name", "expires= goes after the key"],
+        ),
         (
             "[[peer]]\nkey = \"KEYB\"\nalowed = []",
             &["line 6", "\"alowed\" in [[peer]]", "did you mean \"allowed\"?"],

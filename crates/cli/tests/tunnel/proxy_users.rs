@@ -45,7 +45,7 @@ fn a_proxy_wants_the_password_that_its_file_has_now() {
     let origin = web();
     let tunnel = Plan::new()
         .only(origin.to_string())
-        .connect(&["--proxy", "0", "--proxy-users", users.to_str().unwrap()])
+        .connect(&["--proxy", "0", "--proxy-users", users.to_str().unwrap(), "--log-flows"])
         .start();
     let (proxy, url) = (tunnel.way(0), format!("http://{origin}/"));
     let (socks, http) = (format!("socks5h://{proxy}"), format!("http://{proxy}"));
@@ -65,6 +65,11 @@ fn a_proxy_wants_the_password_that_its_file_has_now() {
     // Three with a wrong one, three with none; whoever looks can see it, but no password.
     assert_eq!(tunnel.connect.status()["unauthorized_proxy_clients"], 6);
     wait_until("the log says so", || tunnel.connect.said().contains("proxy client refused"));
+    // That line comes at a limited rate; those of flows do not.
+    let denied = || tunnel.connect.said().matches("flow denied").count();
+    wait_until("each has a line", || denied() >= 6);
+    assert_eq!(denied(), 6, "{}", tunnel.connect.said());
+    assert!(tunnel.connect.said().contains("target=proxy why="), "{}", tunnel.connect.said());
     assert!(!tunnel.connect.said().contains("horse"), "{}", tunnel.connect.said());
 
     write_users(&users, "ann:correct horse\nbob:battery staple\n");

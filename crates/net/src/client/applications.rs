@@ -29,6 +29,9 @@ const WAIT_FOR_SESSION: Duration = Duration::from_secs(10);
 /// Proxy clients that may be sending a request at once. Beyond that the oldest is dropped.
 const MAX_NEGOTIATING: usize = 1024;
 
+/// The target of a proxy client that was refused before it named one.
+const NO_TARGET: &str = "proxy";
+
 /// A connection that was accepted and has no flow yet: a client that drains opens it first.
 struct Accepted(Arc<Shared>);
 
@@ -72,7 +75,9 @@ impl Shared {
                     if let Ok(from) = from
                         && !shared.proxy_access.admits(from.ip())
                     {
-                        shared.unauthorized(from, &"its address is not one of --proxy-clients");
+                        let why = "its address is not one of --proxy-clients";
+                        FlowLine::new(&shared.server, &owner, NO_TARGET).denied(why);
+                        shared.unauthorized(from, &why);
                         reset_on_drop(&stream);
                         continue;
                     }
@@ -230,8 +235,12 @@ impl Shared {
                     async move { self.proxy(stream, request, &owner, accepted).await },
                 ));
             }
-            Err(error) if error.is_unauthorized() => self.unauthorized(from, &error),
+            Err(error) if error.is_unauthorized() => {
+                FlowLine::new(&self.server, &owner, NO_TARGET).denied(&error);
+                self.unauthorized(from, &error);
+            }
             Err(error) => {
+                FlowLine::new(&self.server, &owner, NO_TARGET).denied(&error);
                 self.refused_connections.fetch_add(1, Ordering::Relaxed);
                 if let ProxyError::Socks4 = error {
                     self.socks4_clients.fetch_add(1, Ordering::Relaxed);

@@ -23,6 +23,8 @@ use tracing::{info, warn};
 
 /// Shortest and longest pause before the next attempt.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Why a connection ends whose peer's key expires.
+const EXPIRED: &str = "the key has expired";
 /// Handshakes in progress at once.
 const MOST_HANDSHAKES: usize = 64;
 /// Handshakes in progress above which a client must show that it receives at its address (RFC 9000
@@ -48,7 +50,11 @@ impl Dialer {
         loop {
             // The peer may connect, too.
             peer.keys.down().await;
-            match self.attempt().await {
+            let attempt = match shared.is_accepted(self.peer) {
+                true => self.attempt().await,
+                false => Err(PeerError::Expired),
+            };
+            match attempt {
                 Ok(established) => {
                     pause = RETRY.0;
                     failures = Changes::default();
@@ -330,12 +336,42 @@ async fn serve(shared: Arc<Shared>, mut established: Established) {
     down(&shared, &established.keyed, &why);
 }
 
+/// Ends the connections of peers whose keys expire.
+pub(super) async fn expire(shared: Arc<Shared>) {
+    let mut changes = shared.accepted.watch();
+    while changes.changed().await {
+        for peer in 0..shared.peers.len() {
+            if !shared.is_accepted(peer) {
+                shared.end_all(peer);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the key of a peer has not expired.
+    fn is_accepted(&self, peer: usize) -> bool {
+        self.accepted.contains(&self.peers[peer].config.peer.key)
+    }
+
+    /// Ends the connections of a peer whose key has expired.
+    fn end_all(&self, peer: usize) {
+        for keyed in self.peers[peer].keys.opening() {
+            keyed.connection.close(quinn::VarInt::from_u32(0), EXPIRED.as_bytes());
+        }
+    }
+}
+
 /// Seals with new keys from now on. Those before open for a while, for datagrams under way.
 fn use_keys(shared: &Arc<Shared>, keyed: &Arc<Keyed>) {
     let peer = &shared.peers[keyed.peer];
     let label = peer.config.label();
     *lock(&peer.last_failure) = None;
     let installed = peer.keys.seal_with(keyed, shared.has_lower_key(keyed.peer));
+    // It may have expired since the handshake showed it.
+    if !shared.is_accepted(keyed.peer) {
+        shared.end_all(keyed.peer);
+    }
     if !matches!(installed, Installed::Spare) {
         lock(&keyed.association.sender).connected(keyed.offer);
     }
@@ -361,6 +397,8 @@ fn use_keys(shared: &Arc<Shared>, keyed: &Arc<Keyed>) {
 
 /// Forgets the keys of a connection that has ended.
 fn down(shared: &Shared, keyed: &Arc<Keyed>, why: &str) {
+    // A connection that this end has closed only says that.
+    let why = if shared.is_accepted(keyed.peer) { why } else { EXPIRED };
     let code = quinn::VarInt::from_u32(0);
     keyed.connection.close(code, why.as_bytes());
     if shared.forget(keyed) {

@@ -58,6 +58,9 @@ pub enum PeerError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// The peer's key has expired.
+    #[error("the peer's key has expired: renew expires= or its key")]
+    Expired,
     /// Two handshakes at the same time chose one index.
     #[error("another handshake took the index of this one")]
     Index,
@@ -157,8 +160,7 @@ fn transport(idle: Duration, keep_alive: Option<Duration>, largest: u16) -> Arc<
 }
 
 pub(super) fn server_config(shared: &Shared) -> Result<ServerConfig, LinkError> {
-    let peers = AuthorizedPeers::new(shared.peers.iter().map(|peer| peer.config.peer.clone()));
-    let tls = tls::ServerTls::new(&shared.config.secret, &peers)
+    let tls = tls::ServerTls::new(&shared.config.secret, &shared.accepted)
         .map_err(LinkError::Tls)?
         .speaking(&shared.alpn);
     let mut config = quic::server_config(&tls).map_err(LinkError::Net)?;

@@ -42,7 +42,7 @@ pub use peers::{MAX_PEERS, Matching, PeerConfig, PeersError};
 pub use seal::Cipher;
 
 use crate::endpoint::NetError;
-use crate::keys::SecretKey;
+use crate::keys::{AuthorizedPeers, SecretKey};
 use crate::log_limit::LogLimit;
 use crate::sync::lock;
 use crate::target::canonical;
@@ -214,6 +214,8 @@ pub enum LinkError {
 struct Shared {
     config: LinkConfig,
     peers: Vec<Peer>,
+    /// Their public keys, which may expire.
+    accepted: AuthorizedPeers,
     /// The networks behind them.
     routes: Routes,
     /// Their keys.
@@ -288,7 +290,7 @@ fn connect(
         runtime,
     )
     .map_err(|error| NetError::Quic(error.to_string()))?;
-    let mut control = Vec::new();
+    let mut control = vec![tokio::spawn(control::expire(shared.clone()))];
     if shared.config.listen.is_some() {
         control.push(tokio::spawn(control::accept(shared.clone(), endpoint.clone())));
     }
@@ -379,6 +381,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             peers: config.peers.iter().cloned().map(Peer::new).collect(),
+            accepted: AuthorizedPeers::new(config.peers.iter().map(|peer| peer.peer.clone())),
             routes,
             indices: Indices::default(),
             port,

@@ -28,7 +28,7 @@ const MOST_KEYS: usize = 16;
 /// A peer as it is configured.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
-    /// Its key, and what log lines and the status call it.
+    /// Its key, what log lines and the status call it, and when the key expires.
     pub peer: Name,
     /// Where it listens. `None` waits for it to connect.
     pub address: Option<Target>,
@@ -456,6 +456,11 @@ impl Keys {
     /// The keys to seal with, unless the peer is not connected.
     pub(super) fn sealing(&self) -> Option<Arc<Keyed>> {
         lock(&self.state).sealing.clone()
+    }
+
+    /// All keys that open.
+    pub(super) fn opening(&self) -> Vec<Arc<Keyed>> {
+        lock(&self.state).opening.clone()
     }
 
     /// Whether this end seals with these keys.

@@ -6,6 +6,7 @@ use super::device::Device;
 use super::*;
 use crate::keys;
 use oncewire_packet::offload::VIRTIO_HEADER;
+use std::time::SystemTime;
 use tokio::sync::mpsc;
 
 /// A device whose packets come from a test, and go there.
@@ -246,6 +247,48 @@ async fn three_sites_share_ports_and_devices() {
     until(|| zero.peer(2).drops.link_down == 1).await;
     let why = zero.peer(2).last_failure.unwrap();
     assert!(why.contains("has stopped"), "{why}");
+}
+
+/// The key of site 1 expires at the hub while packets flow, that of site 2 had expired before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_expires_ends_the_connection_and_opens_no_other() {
+    let keys = Keys::new(3);
+    let hub = any_port();
+    let at = hub.0.address();
+    let expiring = |site, expires| {
+        let mut peer = keys.peer(site, None);
+        peer.peer.expires = Some(expires);
+        peer
+    };
+    let soon = SystemTime::now() + Duration::from_secs(2);
+    let peers = vec![expiring(1, soon), expiring(2, SystemTime::UNIX_EPOCH)];
+    let mut hub = keys.site(0, Some(hub), peers, quick());
+    let mut one = keys.site(1, None, vec![keys.peer(0, Some(at))], quick());
+    let two = keys.site(2, None, vec![keys.peer(0, Some(at))], quick());
+    one.exchange(&mut hub).await;
+    until(|| !hub.is_up(1) && !one.is_up(0)).await;
+    assert!(SystemTime::now() >= soon);
+    assert_eq!(hub.peer(1).last_failure.as_deref(), Some("the key has expired"));
+    // Both try, and are refused.
+    let refused = |site: &Site| {
+        let failure = site.peer(0).last_failure;
+        failure.is_some_and(|failure| failure.contains("does not accept this end's key"))
+    };
+    until(|| refused(&one) && refused(&two)).await;
+    assert!(!hub.is_up(1) && !hub.is_up(2));
+}
+
+/// The end that dials does not dial a peer whose key has expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_whose_key_has_expired_is_not_dialed() {
+    let keys = Keys::new(2);
+    let other = any_port();
+    let mut peer = keys.peer(1, Some(other.0.address()));
+    peer.peer.expires = Some(SystemTime::UNIX_EPOCH);
+    let one = keys.site(1, Some(other), vec![keys.peer(0, None)], quick());
+    let zero = keys.site(0, None, vec![peer], quick());
+    until(|| zero.peer(1).last_failure.is_some_and(|why| why.contains("has expired"))).await;
+    assert!(!zero.is_up(1) && one.peer(0).last_failure.is_none());
 }
 
 /// Sends packets until the sender's log is in use.

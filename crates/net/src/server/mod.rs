@@ -29,6 +29,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -170,6 +171,11 @@ impl Server {
     /// The addresses that it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.bound
+    }
+
+    /// The threads of its sessions.
+    pub(crate) fn threads(&self) -> Vec<Handle> {
+        self.shared.threads.handles()
     }
 
     /// Replaces the rules for what peers may reach. Open flows stay.
