@@ -193,9 +193,10 @@ impl Driver {
         };
         let write = async {
             let mut buffer = Vec::with_capacity(2 * BATCH);
+            let mut turn = Instant::now();
             loop {
                 buffer.clear();
-                if !self.fill(lane, &is_current, &mut buffer).await {
+                if !self.fill(lane, &is_current, &mut buffer, &mut turn).await {
                     return TransportEnd::Replaced;
                 }
                 if buffer.is_empty() {
@@ -210,8 +211,13 @@ impl Driver {
                         return TransportEnd::ClosedHere;
                     }
                     signals.transmit.notified().await;
+                    turn = Instant::now();
                 } else if let Err(error) = writer.write_all(&buffer).await {
                     return error.into();
+                } else if buffer.len() >= BATCH / 2 || turn.elapsed() >= TURN {
+                    // A peer that reads fast must not keep the thread while its socket has room.
+                    tokio::task::yield_now().await;
+                    turn = Instant::now();
                 }
             }
         };
@@ -281,15 +287,15 @@ impl Driver {
     }
 
     /// Fills `buffer` with what a lane has to send now, encoding blocks without the lock. Returns
-    /// false if the lane has another transport now.
+    /// false if the lane has another transport now. `turn` is when it got the thread.
     async fn fill(
         self: &Arc<Driver>,
         lane: usize,
         is_current: &impl Fn(&DriverState) -> bool,
         buffer: &mut Vec<u8>,
+        turn: &mut Instant,
     ) -> bool {
         let (begun, mut content) = (Instant::now(), 0);
-        let mut turn = begun;
         loop {
             let mut job = {
                 let mut state = self.lock();
@@ -326,7 +332,7 @@ impl Driver {
             content += job.run(buffer);
             if turn.elapsed() >= TURN {
                 tokio::task::yield_now().await;
-                turn = Instant::now();
+                *turn = Instant::now();
             }
         }
     }

@@ -6,6 +6,7 @@ mod certificates;
 mod curl;
 mod domains;
 mod ends;
+mod fairness;
 mod faults;
 mod flows;
 mod hostile;
