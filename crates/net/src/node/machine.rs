@@ -4,8 +4,8 @@
 use super::part::Part;
 use super::plans::Versions;
 use super::record::{
-    self, ANSWER, NOTICE, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected, fields_of,
-    invariant, read_restarted, take_path, write_restarted,
+    self, ANSWER, NOTICE, Notice, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected,
+    fields_of, invariant, read_restarted, take_path, write_restarted,
 };
 use super::setup::{Manifests, RunningNetwork, SetupError};
 use oncewire_packet::fields::Headers;
@@ -331,7 +331,8 @@ impl Machine {
         let mut rest = body;
         let path = take_path(&mut rest)?;
         if bits == NOTICE {
-            return self.noticed(from, path, rest, out);
+            self.noticed(from, path, Notice::read(rest)?, out);
+            return Ok(());
         }
         if bits & !record::HAS_SHIM != 0 {
             return Err(PathError::Number);
@@ -424,7 +425,8 @@ impl Machine {
             return Ok(());
         }
         if bits == ANSWER {
-            return self.answered(from, path, rest, out);
+            self.answered(from, path, Notice::read(rest)?, out);
+            return Ok(());
         }
         if bits != REJECTION {
             return Err(PathError::Number);

@@ -3,7 +3,7 @@
 
 use super::machine::{Machine, Place, Step};
 use super::part::Part;
-use super::record::{ANSWER, NOTICE, Notice, PathError, What};
+use super::record::{ANSWER, NOTICE, Notice, What};
 use super::setup::{Manifests, PlanId, SetupError};
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{Node, Ranges};
@@ -223,21 +223,14 @@ impl Machine {
     }
 
     /// A notice on its path.
-    pub(super) fn noticed(
-        &mut self,
-        from: usize,
-        path: u32,
-        body: &[u8],
-        out: &mut Vec<Step>,
-    ) -> Result<(), PathError> {
-        let notice = Notice::read(body)?;
+    pub(super) fn noticed(&mut self, from: usize, path: u32, notice: Notice, out: &mut Vec<Step>) {
         let Some(&place) = self.places.get(&path).filter(|place| place.before == Some(from)) else {
             self.counters.wrong_neighbor += 1;
-            return Ok(());
+            return;
         };
         // Who caches nothing of the path has nothing to be ready with.
         if place.device.is_some() && !self.versions.has(notice.plan) {
-            return Ok(());
+            return;
         }
         if let Some(next) = &mut self.versions.next
             && notice == (Notice { what: What::Released, plan: next.part.plan })
@@ -258,26 +251,18 @@ impl Machine {
             }
         }
         self.advance(out);
-        Ok(())
     }
 
     /// The answer to a notice, on its way to the ingress.
-    pub(super) fn answered(
-        &mut self,
-        from: usize,
-        path: u32,
-        body: &[u8],
-        out: &mut Vec<Step>,
-    ) -> Result<(), PathError> {
-        let answer = Notice::read(body)?;
+    pub(super) fn answered(&mut self, from: usize, path: u32, answer: Notice, out: &mut Vec<Step>) {
         let Some(&place) = self.places.get(&path).filter(|place| place.after == Some(from)) else {
             self.counters.wrong_neighbor += 1;
-            return Ok(());
+            return;
         };
         if let Some(to) = place.before {
             let body = answer.write(path);
             out.push(Step::Send { to, kind: NodeKind::Back, bits: ANSWER, body });
-            return Ok(());
+            return;
         }
         let next = self.versions.next.as_ref().map(|next| next.part.plan);
         match &mut self.versions.phase {
@@ -292,7 +277,6 @@ impl Machine {
             _ => {}
         }
         self.advance(out);
-        Ok(())
     }
 
     /// Takes the steps that are possible now.

@@ -20,7 +20,7 @@
 //! it reports a session. The server's accept fails before it reads or writes application data.
 
 mod identity;
-mod verifier;
+pub(crate) mod verifier;
 
 use crate::keys::{AuthorizedPeers, PublicKey, PublicKeyError, SecretKey};
 #[cfg(test)]

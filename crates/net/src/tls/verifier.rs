@@ -17,7 +17,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whom to accept, for clients and servers alike.
-pub(super) trait Policy: Debug + Send + Sync {
+pub(crate) trait Policy: Debug + Send + Sync {
+    /// Whether a client without a key is refused.
+    fn is_mandatory(&self) -> bool {
+        true
+    }
+
+    /// Signatures that are offered.
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
     /// Whether the peer's key comes as a raw public key, not in a certificate.
     fn expects_raw_key(&self) -> bool;
 
@@ -90,8 +100,8 @@ impl Policy for OnTheList {
 }
 
 /// A policy as the TLS stack wants it.
-#[derive(Debug)]
-pub(super) struct Verifier<P>(pub(super) P);
+#[derive(Debug, Default)]
+pub(crate) struct Verifier<P>(pub(crate) P);
 
 impl Verifier<OnTheList> {
     /// `raw` says whether the peer's key comes raw; it is read during the handshake.
@@ -131,7 +141,7 @@ macro_rules! signatures {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
+            self.0.schemes()
         }
 
         fn requires_raw_public_keys(&self) -> bool {
@@ -161,7 +171,7 @@ impl<P: Policy> ClientCertVerifier for Verifier<P> {
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        true
+        self.0.is_mandatory()
     }
 
     fn verify_client_cert(
