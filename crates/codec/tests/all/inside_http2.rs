@@ -4,7 +4,7 @@
 use crate::common::content::{Rng, text};
 use crate::deflated::{edited, frame, gzip, interleaved, zstd};
 use crate::inside::{BLOCK, send};
-use oncewire_codec::{Carrier, Encoder};
+use oncewire_codec::{Carrier, Domain, Encoder, Stream};
 use proptest::prelude::*;
 
 /// Two versions of this many texts.
@@ -95,6 +95,30 @@ fn countless_streams_take_bounded_memory() {
     let content = interleaved(&bodies, 700, &[]);
     let (_, stats) = send(&[content.clone(), content], BLOCK, Encoder::builder());
     assert_eq!(stats.refused, 0);
+}
+
+#[test]
+fn countless_connections_take_bounded_memory_and_the_last_ones_are_followed() {
+    let builder = Encoder::builder().cache(8 << 20).inside(true);
+    let mut encoder = builder.clone().build().unwrap();
+    let texts = versions(60, 6, 20_000);
+    let contents = [0, 1].map(|nth| interleaved(&gzips(&texts[nth]), 1000, &[]));
+    let mut streams: Vec<_> = (0..12).map(|_| Stream::new(Domain::COMMON)).collect();
+    // All at once, a piece of each in turn; then one alone.
+    for at in (0..contents[0].len()).step_by(5000) {
+        let block = &contents[0][at..contents[0].len().min(at + 5000)];
+        for stream in &mut streams {
+            encoder.encode_stream(stream, block, 0).unwrap();
+            let used = encoder.memory().inside;
+            assert!(used <= builder.memory().inside, "{used}");
+        }
+    }
+    let begun = |encoder: &Encoder| encoder.stats().inside.streams.get(Carrier::Http2);
+    let before = begun(&encoder);
+    let mut last = Stream::new(Domain::COMMON);
+    encoder.encode_stream(&mut last, &contents[1], 0).unwrap();
+    let after = begun(&encoder);
+    assert_eq!((after.begun - before.begun, after.ended - before.ended), (6, 6));
 }
 
 proptest! {

@@ -133,10 +133,26 @@ pub(in crate::inside) struct Connection {
 }
 
 impl Connection {
-    /// Memory of the streams of a connection in bytes, at most. The list grows by doubling.
+    /// Memory in bytes without the openers, at most. The list grows by doubling.
     pub(in crate::inside) const MEMORY: usize = size_of::<Connection>()
         + 2 * FrameHeader::LEN
-        + MOST_STREAMS * (2 * size_of::<(u32, Box<Opener>)>() + Opener::MEMORY);
+        + MOST_STREAMS * 2 * size_of::<(u32, Box<Opener>)>();
+
+    /// Streams that have an opener.
+    pub(in crate::inside) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(in crate::inside) fn has(&self, stream: u32) -> bool {
+        self.nth(stream).is_some()
+    }
+
+    /// Drops the least recently used stream, if there is any.
+    pub(in crate::inside) fn drop_stream(&mut self) {
+        if !self.streams.is_empty() {
+            self.drop_nth(0);
+        }
+    }
 
     fn at(at: At) -> Connection {
         let (header, streams) = (Vec::new(), Vec::new());

@@ -22,7 +22,7 @@ pub(in crate::inside) struct Follower {
 }
 
 impl Follower {
-    /// Memory of a follower in bytes, at most.
+    /// Memory of a follower in bytes, at most, without those of streams: [`Opener::MEMORY`] each.
     pub(in crate::inside) const MEMORY: usize =
         size_of::<Follower>() + Opener::MEMORY + Connection::MEMORY + Passed::MEMORY;
 
@@ -55,6 +55,23 @@ impl Follower {
                 }
                 Next::Lost => self.leave(),
             }
+        }
+    }
+
+    /// Streams of HTTP/2 that are followed.
+    pub(in crate::inside) fn streams(&self) -> usize {
+        self.connection.as_ref().map_or(0, Connection::streams)
+    }
+
+    /// Whether a stream of HTTP/2 is followed.
+    pub(in crate::inside) fn has_stream(&self, stream: u32) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.has(stream))
+    }
+
+    /// Drops the least recently used stream of HTTP/2, if there is any.
+    pub(in crate::inside) fn drop_stream(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.drop_stream();
         }
     }
 

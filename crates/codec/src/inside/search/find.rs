@@ -5,8 +5,10 @@ use crate::encoder::looks_compressible;
 use crate::entropy::Operation;
 use crate::inside::Place;
 use crate::inside::budget::{self, Budget, Budgets};
+use crate::inside::follow::connection;
 use crate::inside::follow::follower::Follower;
 use crate::inside::follow::opened::{Opened, Part, Spot};
+use crate::inside::follow::opener::Opener;
 use crate::inside::follow::passed::Passed;
 use crate::inside::follow::streams::StreamCounts;
 use crate::inside::search::copies::{Copies, Cursor};
@@ -67,8 +69,12 @@ struct Flow {
     budget: Budget,
 }
 
-/// Memory of a flow in bytes, at most.
-const FLOW_MEMORY: usize = size_of::<Flow>() + Follower::MEMORY + zstd::Frames::MEMORY;
+/// Most streams of HTTP/2 that are followed, of all flows.
+const MOST_STREAMS: usize = 32;
+/// Memory of a flow in bytes, at most, without its streams of HTTP/2; and of each of these.
+const FLOW_MEMORY: usize =
+    size_of::<Flow>() + Follower::MEMORY + zstd::Frames::MEMORY + zstd::Flow::MEMORY;
+const STREAM_MEMORY: usize = Opener::MEMORY + zstd::Flow::MEMORY;
 
 /// The encoder's state for looking inside streams.
 #[derive(Debug)]
@@ -130,6 +136,7 @@ impl Inside {
     pub(crate) fn most_memory(capacity: u64, max_block: usize) -> usize {
         TokenIndex::most_memory(capacity)
             .saturating_add(MAX_FLOWS * FLOW_MEMORY)
+            .saturating_add((MOST_STREAMS + connection::MOST_STREAMS) * STREAM_MEMORY)
             .saturating_add(Opened::most_memory(max_block))
             // And those of the writer, for each operation: at most 9 symbols of 6 bytes, and 16
             // bytes of bits, in buffers that grow by doubling, and the section itself.
@@ -152,6 +159,7 @@ impl Inside {
             + self.copies.memory()
             + self.budgets.memory()
             + self.flows.len() * FLOW_MEMORY
+            + self.streams() * STREAM_MEMORY
             + self.opened.memory()
             + self.zstd.memory()
             + self.steps.capacity() * size_of::<Step>()
@@ -179,7 +187,7 @@ impl Inside {
     pub(crate) fn pass(&mut self, id: u64, content: Range<u64>) {
         let mut flow = self.take_flow(id);
         flow.opener.pass(content, None);
-        self.flows.push(flow);
+        self.put_flow(flow);
     }
 
     /// The best end for the next block of a flow: at most `most` bytes of `content`.
@@ -204,6 +212,28 @@ impl Inside {
         }
     }
 
+    /// Streams of HTTP/2 that are followed.
+    fn streams(&self) -> usize {
+        self.flows.iter().map(|flow| flow.opener.streams()).sum()
+    }
+
+    /// Puts the state of a flow back, as the one used last. If too many streams of HTTP/2 are followed,
+    /// those of the least recently used flows are dropped.
+    fn put_flow(&mut self, mut flow: Flow) {
+        let Flow { opener, frames, .. } = &mut flow;
+        frames.retain(|stream| opener.has_stream(stream));
+        self.flows.push(flow);
+        let mut excess = self.streams().saturating_sub(MOST_STREAMS);
+        for Flow { opener, frames, .. } in &mut self.flows {
+            let dropped = excess.min(opener.streams());
+            excess -= dropped;
+            (0..dropped).for_each(|_| opener.drop_stream());
+            if dropped > 0 {
+                frames.retain(|stream| opener.has_stream(stream));
+            }
+        }
+    }
+
     /// Describes the literals of a block by tokens of the log, if that pays. `matches` are its byte
     /// matches.
     pub(crate) fn find(
@@ -222,14 +252,14 @@ impl Inside {
             self.stats.passed_bytes +=
                 self.index.as_ref().map_or(0, |of| of.tokens_in(first..source));
             flow.opener.pass(offset..offset + block.len() as u64, Some(source));
-            self.flows.push(flow);
+            self.put_flow(flow);
             return;
         }
         if self.budgets.declines(place.key, &mut flow.budget, block.len()) {
             self.stats.declined_bytes += block.len() as u64;
             flow.opener.lose();
             flow.frames.clear();
-            self.flows.push(flow);
+            self.put_flow(flow);
             return;
         }
         let InsideStats { work, saved_bytes, .. } = self.stats;
@@ -241,7 +271,7 @@ impl Inside {
             }
             flow.opener.pass(offset..offset + block.len() as u64, None);
             self.spend(place.key, &mut flow, block.len(), work, saved_bytes);
-            self.flows.push(flow);
+            self.put_flow(flow);
             return;
         }
         flow.opener.open(block, offset, &mut self.opened);
@@ -268,7 +298,7 @@ impl Inside {
             self.stats.refused += u64::from(found.is_refused);
         }
         self.spend(place.key, &mut flow, block.len(), work, saved_bytes);
-        self.flows.push(flow);
+        self.put_flow(flow);
     }
 
     /// Charges a flow and its domain for a block: the work and savings since the counters were

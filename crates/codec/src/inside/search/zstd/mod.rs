@@ -45,9 +45,14 @@ impl Flow {
 pub(in crate::inside) struct Frames(Vec<(u32, Box<Flow>)>);
 
 impl Frames {
-    /// Memory in bytes, at most. The list grows by doubling.
+    /// Memory in bytes, at most, without positions: [`Flow::MEMORY`] each. The list grows by doubling.
     pub(in crate::inside) const MEMORY: usize =
-        MOST_STREAMS * (2 * size_of::<(u32, Box<Flow>)>() + Flow::MEMORY);
+        2 * (MOST_STREAMS + 1) * size_of::<(u32, Box<Flow>)>();
+
+    /// Keeps the position of the flow itself, and those of streams that are followed.
+    pub(in crate::inside) fn retain(&mut self, is_followed: impl Fn(u32) -> bool) {
+        self.0.retain(|(stream, _)| *stream == 0 || is_followed(*stream));
+    }
 
     pub(in crate::inside) fn clear(&mut self) {
         self.0.clear();
@@ -65,7 +70,7 @@ impl Frames {
     }
 
     fn put(&mut self, stream: u32, flow: Box<Flow>) {
-        if self.0.len() == MOST_STREAMS {
+        if self.0.len() > MOST_STREAMS {
             self.0.remove(0);
         }
         self.0.push((stream, flow));
