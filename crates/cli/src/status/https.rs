@@ -50,7 +50,7 @@ fn notes(service: &HttpsStatus) -> Vec<String> {
         ("times that a client refused the certificate", service.refused_by_clients),
         ("no TLS at the client's side", service.failed_handshakes),
         (
-            "clients that pass untouched for a day, as they refused the certificate (has each installed the CA?) or have one for the origin",
+            "clients that pass untouched for up to a day, as they refused the certificate (has each installed the CA?) or have one for the origin",
             service.clients_passed,
         ),
     ];

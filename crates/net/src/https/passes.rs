@@ -17,6 +17,10 @@ const MOST: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
 /// How long a refusal is remembered that only people can change: a day.
 const LONG: Duration = Duration::from_secs(24 * 3600);
+/// How long a refusal is remembered at first that is a guess, because the client gave no alert. Twice
+/// as long each time the same is guessed again, up to [`LONG`]: one that probes a port without a
+/// request, such as a health check, is not kept from being opened for long.
+const GUESSED: Duration = Duration::from_secs(600);
 /// How often a broken certificate of an origin is news.
 const SHORT: Duration = Duration::from_secs(60);
 
@@ -106,7 +110,17 @@ const CLOSES_TIME: Duration = Duration::from_secs(3600);
 pub(super) struct Passes {
     map: Mutex<HashMap<Key, (Why, Instant)>>,
     /// How often connections were closed right after the handshake, and the last time.
-    closes: Mutex<HashMap<Key, (u32, Instant)>>,
+    closes: Mutex<HashMap<Key, Closes>>,
+}
+
+/// Connections of a client that were closed right after the handshake.
+#[derive(Clone, Copy, Debug)]
+struct Closes {
+    /// One after the other, and the last time.
+    count: u32,
+    at: Instant,
+    /// How long the client passes once these are enough.
+    time: Duration,
 }
 
 impl Passes {
@@ -119,25 +133,36 @@ impl Passes {
         lasting.map(|(why, _)| why).find(|why| !why.ends())
     }
 
-    /// A client has closed a connection right after the handshake, without a request. Returns whether
-    /// it has done so often enough to mean something.
-    pub(super) fn closed(&self, from: &From, name: &str, port: u16, now: Instant) -> bool {
+    /// A client has closed a connection right after the handshake, without a request. If it has done so
+    /// often enough to mean something, returns how long its connections should pass.
+    pub(super) fn closed(
+        &self,
+        from: &From,
+        name: &str,
+        port: u16,
+        now: Instant,
+    ) -> Option<Duration> {
         let mut closes = lock(&self.closes);
         let key = Key { from: Some(from.clone()), name: name.to_owned(), port };
         if closes.len() >= MOST && !closes.contains_key(&key) {
-            let oldest = closes.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
+            let oldest =
+                closes.iter().min_by_key(|(_, closes)| closes.at).map(|(key, _)| key.clone());
             oldest.map(|oldest| closes.remove(&oldest));
         }
-        let (count, at) = closes.entry(key.clone()).or_insert((0, now));
-        if now.saturating_duration_since(*at) >= CLOSES_TIME {
-            *count = 0;
+        let new = Closes { count: 0, at: now, time: GUESSED };
+        let of = closes.entry(key).or_insert(new);
+        let since = now.saturating_duration_since(of.at);
+        if since >= CLOSES_TIME.max(of.time) + LONG {
+            *of = new;
+        } else if since >= CLOSES_TIME {
+            of.count = 0;
         }
-        (*count, *at) = (*count + 1, now);
-        let enough = *count >= CLOSES;
-        if enough {
-            closes.remove(&key);
-        }
-        enough
+        (of.count, of.at) = (of.count + 1, now);
+        (of.count >= CLOSES).then(|| {
+            let time = of.time;
+            (of.count, of.time) = (0, LONG.min(time * 2));
+            time
+        })
     }
 
     /// A client has used a connection: it accepts the certificate.
@@ -148,10 +173,24 @@ impl Passes {
         }
     }
 
-    /// A client does not let its connections to a name be opened. Returns whether that is news.
+    /// A client does not let its connections to a name be opened: for a day. Returns whether that is
+    /// news.
     pub(super) fn client(&self, from: From, name: &str, port: u16, why: Why, now: Instant) -> bool {
+        self.client_for(LONG, from, name, port, why, now)
+    }
+
+    /// The same, for this time.
+    pub(super) fn client_for(
+        &self,
+        time: Duration,
+        from: From,
+        name: &str,
+        port: u16,
+        why: Why,
+        now: Instant,
+    ) -> bool {
         let key = Key { from: Some(from), name: name.to_owned(), port };
-        self.remember(key, why, now + LONG, now)
+        self.remember(key, why, now + time, now)
     }
 
     /// TLS with an origin has failed. Returns whether that is news. If nobody should talk to the
@@ -267,15 +306,31 @@ mod tests {
     }
 
     #[test]
-    fn closes_in_a_row_mean_a_refusal() {
+    fn closes_in_a_row_mean_a_refusal_for_longer_each_time() {
         let (passes, now) = (Passes::default(), Instant::now());
         let closed = |name: &str, at| passes.closed(&from(name), "x.example", 443, now + at);
         let short = Duration::from_secs(1);
-        assert!(!closed("a", short) && !closed("a", short) && !closed("b", short));
+        let in_a_row = |name: &str, at| {
+            assert_eq!((closed(name, at), closed(name, at)), (None, None));
+            closed(name, at)
+        };
+        assert_eq!(
+            (closed("a", short), closed("a", short), closed("b", short)),
+            (None, None, None)
+        );
         passes.used(&from("a"), "x.example", 443);
-        assert!(!closed("a", short) && !closed("a", short) && closed("a", short));
-        assert!(!closed("a", short) && !closed("a", short), "counted anew");
-        assert!(!closed("a", short + CLOSES_TIME), "an hour later");
+        assert_eq!(in_a_row("a", short), Some(GUESSED));
+        assert_eq!((closed("a", short), closed("a", short)), (None, None), "counted anew");
+        let later = short + CLOSES_TIME;
+        assert_eq!(in_a_row("a", later), Some(2 * GUESSED), "an hour later");
+        assert_eq!(in_a_row("a", 2 * later), Some(4 * GUESSED));
+        passes.used(&from("a"), "x.example", 443);
+        assert_eq!(in_a_row("a", 2 * later), Some(GUESSED), "it has used one since");
+        for _ in 0..12 {
+            in_a_row("a", 2 * later);
+        }
+        assert_eq!(in_a_row("a", 2 * later), Some(LONG), "at most");
+        assert_eq!(in_a_row("a", 3 * later + 2 * LONG), Some(GUESSED), "long ago");
         for n in 0..10_000 {
             closed(&n.to_string(), short);
         }

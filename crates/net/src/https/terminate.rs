@@ -255,23 +255,32 @@ impl ClientSite {
     /// certificate do so without an alert.
     fn closed(&self) {
         let passes = &self.https.0.passes;
-        if passes.closed(&self.from, &self.name(), self.target.port(), Instant::now()) {
-            self.client_refused(&"it closes its connections right after the handshake");
+        let (name, port, now) = (self.name(), self.target.port(), Instant::now());
+        if let Some(time) = passes.closed(&self.from, &name, port, now) {
+            let from = self.from.clone();
+            let is_news = passes.client_for(time, from, &name, port, Why::Client, now);
+            let how = "it closes its connections right after the handshake";
+            self.note_refusal(&how, is_news, time.as_secs() / 60);
         }
     }
 
     fn client_refused(&self, how: &dyn fmt::Display) {
+        self.note_refusal(how, self.passes(Why::Client), 24 * 60);
+    }
+
+    fn note_refusal(&self, how: &dyn fmt::Display, is_news: bool, minutes: u64) {
         let state = &self.https.0.states[self.at];
         state.refused.fetch_add(1, Ordering::Relaxed);
         let client = self.client();
-        if self.passes(Why::Client) {
+        if is_news {
             *lock(&state.last) =
                 Some(format!("{}: {client} refused the certificate: {how}", self.target));
             info!(
                 target = %self.target,
                 client,
                 %how,
-                "a client refuses the certificate of a named service: its connections there pass untouched for a day; has it installed the CA?"
+                minutes,
+                "a client refuses the certificate of a named service: its connections there pass untouched for this time; has it installed the CA?"
             );
         }
     }
