@@ -146,7 +146,7 @@ class Ways:
                     f"127.0.0.1:{LOCAL + 1}:{ADDRESS}:{ORIGIN}", f"root@{ADDRESS}")
         wait_for(LOCAL + 1, NEAR)
         (keys / "gzip").mkdir(exist_ok=True)
-        proxy = nginx(keys / "gzip", "conf", f"access_log off; gzip on; gzip_types *; gzip_proxied any; server {{ listen "
+        proxy = nginx(keys / "gzip", "conf", f"access_log off; gzip on; gzip_types *; gzip_proxied any; gzip_http_version 1.0; server {{ listen "
                       f"{ADDRESS}:{GZIP}; location / {{ proxy_pass http://{ADDRESS}:{ORIGIN}; proxy_buffering on; }} }}")
         wait_for(GZIP, FAR)
         far = relay(ZSTD, ADDRESS, ORIGIN, ["zstd", "-q", "-3", "-c"], FAR)

@@ -179,6 +179,8 @@ context.load_cert_chain(sys.argv[2], sys.argv[3])
 listener = socket.create_server(('127.0.0.1', int(sys.argv[1])), backlog=1024)
 def serve(raw):
     try:
+        # Otherwise each response waits until the session ticket before it is acknowledged: 40 ms.
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = context.wrap_socket(raw, server_side=True)
         asked = tls.recv(4096)
         if asked.startswith(b'GET /echo'):
