@@ -429,7 +429,7 @@ def table(name, rows):
 
 
 def show_transfers(go):
-    seconds, benefit = [["link", "content", "", *WAYS]], [["link", *WAYS[1:], "Oncewire, next version"]]
+    seconds, benefit = [["link", "content", "", *WAYS]], [["link", *WAYS, "Oncewire, next version"]]
     for rate_name, rate in RATES.items():
         for delay in DELAYS:
             content = {"T1": 2, "3": 4, "10": 8, "100": 30}[rate_name] * 1_000_000
@@ -439,7 +439,7 @@ def show_transfers(go):
             for what, shown in (("first", "new"), ("next", "next version")):
                 seconds.append([link, megabytes, shown, *[f"{middle(lines, way=way, what=what):.2f}" for way in WAYS]])
             beta = lambda way, what: lines[0]["bytes"] * 8 / middle(lines, way=way, what=what) / (rate * 1e6) - 1
-            benefit.append([link, *[f"{beta(way, 'first'):.2f}" for way in WAYS[1:]], f"{beta('Oncewire', 'next'):.1f}"])
+            benefit.append([link, *[f"{beta(way, 'first'):.2f}" for way in WAYS], f"{beta('Oncewire', 'next'):.1f}"])
             if rate_name == "100" and delay == 20:
                 client = middle(lines, "client", way="direct")
                 cost = lambda way, what: (middle(lines, "cpu", way=way, what=what) + max(0, middle(lines, "client", way=way, what=what)
