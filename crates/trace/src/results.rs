@@ -103,6 +103,9 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     /// Bytes of cache for each direction, at the knee of the savings curve.
     pub cache: Option<u64>,
+    /// Seconds in which the busiest direction of this trace fills that cache. `None` without advice
+    /// on the cache, and if the clocks are wrong.
+    pub cache_seconds: Option<f64>,
     /// Flows larger than that cache, or than the configured one if none is recommended.
     pub large_flows: Option<LargeFlows>,
     /// Share of all wire bytes that it saves over the whole trace. Of [`Deploy::CannotSay`], what was

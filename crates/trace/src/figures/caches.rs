@@ -14,6 +14,9 @@ pub struct CacheSavings {
     pub directions: Vec<(&'static str, Vec<Option<f64>>)>,
     /// The sampler of the reference algorithm.
     pub sampler: &'static str,
+    /// Payload of the busiest direction in bytes per second. `None` if the trace has no length, or its
+    /// clocks are wrong.
+    pub rate: Option<f64>,
     /// Whether each size was measured, or follows from the distances of matches.
     pub is_measured: bool,
 }
@@ -87,7 +90,8 @@ impl CacheSavings {
                 "Savings over all bytes on the wire, as in figure 1, of max-match with {}, by the payload that the cache of each direction \
                  holds{}. The knee is the point furthest above the straight line from the first to the last point, over the logarithm of the size \
                  (Satopaa et al., Kneedle, 2011); if the smallest cache already saves 95 % of what the largest does, the knee is the smallest. A curve that gains more than 5 % \
-                 of its savings by the last doubling, and does not hold the whole trace, has no knee.",
+                 of its savings by the last doubling, and does not hold the whole trace, has no knee. Filled in: how long \
+                 the busiest direction takes to send as much payload, on the mean of the trace.",
                 self.sampler,
                 match self.is_measured {
                     true => "",
@@ -105,12 +109,16 @@ impl CacheSavings {
     }
 
     fn table(&self) -> Table {
-        let columns = [("cache", Unit::Bytes), ("savings", Unit::Share)].into_iter();
+        let columns = [("cache", Unit::Bytes)].into_iter();
+        let columns = columns.chain(self.rate.map(|_| ("filled in", Unit::Seconds)));
+        let columns = columns.chain([("savings", Unit::Share)]);
         let columns =
             columns.chain(self.directions.iter().map(|(direction, _)| (*direction, Unit::Share)));
         let mut caches = table("caches", "Savings by cache size", columns);
         caches.rows.extend(self.curve.points.iter().enumerate().map(|(i, &(size, savings))| {
-            let mut row: Vec<Cell> = vec![size.into(), savings.into()];
+            let mut row: Vec<Cell> = vec![size.into()];
+            row.extend(self.rate.map(|rate| Cell::from(size as f64 / rate)));
+            row.push(savings.into());
             row.extend(self.directions.iter().map(|(_, savings)| Cell::from(savings[i])));
             row
         }));

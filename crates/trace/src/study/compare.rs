@@ -82,14 +82,14 @@ impl Pass {
     }
 
     /// All computed figures by number.
-    pub(super) fn findings(&mut self) -> Vec<Finding> {
+    fn findings(&mut self, input: &Input) -> Vec<Finding> {
         let mut observed = std::mem::take(&mut self.findings);
         let mut findings = Vec::new();
         for figure in &self.settings.figures {
             findings.push(match figure {
                 FigureId::Algorithms => Finding::Algorithms(self.algorithms()),
                 FigureId::Periods => Finding::Periods(self.periods()),
-                FigureId::Caches => Finding::Caches(self.by_cache()),
+                FigureId::Caches => Finding::Caches(self.by_cache(input)),
                 FigureId::Protocols => Finding::Protocols(self.protocols()),
                 FigureId::Deflate => Finding::Deflate(self.deflate()),
                 _ => match observed.iter().position(|(id, _)| id == figure) {
@@ -104,7 +104,7 @@ impl Pass {
     pub(super) fn report(mut self, input: Input, accounting: Accounting) -> Report {
         // Of the figures that were not asked for, too.
         let observed: Vec<Finding> = self.findings.iter().map(|(_, found)| found.clone()).collect();
-        let findings = self.findings();
+        let findings = self.findings(&input);
         let verdict = verdict::verdict(&self, &input, &accounting, &observed);
         let figures = findings.iter().map(Finding::present).collect();
         Report { input, settings: self.settings.words(), accounting, verdict, figures }
@@ -164,7 +164,16 @@ impl Pass {
         }
     }
 
-    fn by_cache(&self) -> CacheSavings {
+    /// Payload of the busiest direction in bytes per second. `None` if the trace has no length, or by
+    /// its clocks lasts longer than a year.
+    pub(super) fn rate(&self, input: &Input) -> Option<f64> {
+        let most =
+            self.volumes.iter().map(|volume| volume.payload).max().filter(|&most| most > 0)?;
+        let has_length = input.duration > 0.0 && input.duration <= verdict::YEAR;
+        has_length.then(|| most as f64 / input.duration)
+    }
+
+    fn by_cache(&self, input: &Input) -> CacheSavings {
         let settings = &self.settings;
         let measured = self.measured_curve();
         let is_measured = measured.is_some();
@@ -194,6 +203,7 @@ impl Pass {
             directions: directions.into_iter().map(of).collect(),
             curve,
             sampler: settings.sampler.name(),
+            rate: self.rate(input),
             is_measured,
         }
     }

@@ -300,9 +300,13 @@ fn a_cache_finds_what_is_no_further_back_than_its_size() {
     let report = study(settings, &packets);
     let table = &figure(&report, FigureId::Caches).tables[0];
     for row in &table.rows {
-        let (Cell::Count(size), Cell::Number(savings)) = (&row[0], &row[1]) else {
+        let (Cell::Count(size), Cell::Number(seconds)) = (&row[0], &row[1]) else {
             panic!("{row:?}")
         };
+        // 201 packets of 1,000 bytes in so many seconds.
+        let length = report.input.duration;
+        assert!((seconds - *size as f64 / 201_000.0 * length).abs() < 1e-6, "{row:?}");
+        let Cell::Number(savings) = &row[2] else { panic!("{row:?}") };
         let expected = if *size >= 201_000 { 984.0 / (201.0 * 1054.0) } else { 0.0 };
         assert_eq!(*savings, expected, "{size}");
     }

@@ -123,7 +123,11 @@ fn summary(verdict: &Verdict) -> Summary {
         facts.push(Fact::new("confidence", format::range(low, high), note));
     }
     if let Some(cache) = verdict.cache {
-        facts.push(Fact::new("cache", format::cache(cache), "for each direction"));
+        let of_traffic = verdict
+            .cache_seconds
+            .map(|seconds| format!(": {} of its traffic", format::number(seconds, Unit::Seconds)));
+        let note = format!("for each direction{}", of_traffic.unwrap_or_default());
+        facts.push(Fact::new("cache", format::cache(cache), note));
     }
     if let Some(billing) = &verdict.billing {
         let bucket = format::number(billing.bucket, Unit::Seconds);

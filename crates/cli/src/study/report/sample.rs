@@ -65,6 +65,7 @@ pub(super) fn report() -> Report {
                 "Next: oncewire serve --cache 64M at the data center, oncewire connect at the branch.".into(),
             ],
             cache: Some(64_000_000),
+            cache_seconds: Some(6.5 * 3600.0),
             large_flows: Some(LargeFlows { cache: 64_000_000, flows: 3, bytes: 1_900_000_000, largest: 800_000_000 }),
             savings: 0.4123,
             spread: Some((0.22, 0.58)),

@@ -31,7 +31,7 @@ const MUCH_DOUBLED: f64 = 0.05;
 /// Seconds of a trace that stands for a month.
 const A_DAY: f64 = 0.9 * 86_400.0;
 /// Seconds of a year.
-const YEAR: f64 = 365.0 * 86_400.0;
+pub(super) const YEAR: f64 = 365.0 * 86_400.0;
 /// Seconds of a month.
 const MONTH: f64 = 30.0 * 86_400.0;
 
@@ -126,6 +126,7 @@ pub(super) fn verdict(
         headline,
         reasons: facts.reasons(large_flows.as_ref()),
         cache: knee,
+        cache_seconds: knee.and_then(|cache| Some(cache as f64 / pass.rate(input)?)),
         large_flows,
         savings,
         spread: over_time.range,
