@@ -3,11 +3,11 @@
 //! has ended.
 //!
 //! `ONCEWIRE_OLD=PROGRAM` upgrades from that program, back to it, and so on; without it, the same
-//! program is started again.
+//! program is started again. The other program must have the option, too.
 
 use crate::support::*;
 use oncewire_testkit::servers::incompressible;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -189,4 +189,56 @@ fn a_restart_refuses_no_connection_and_ends_none() {
     assert!(!told.contains("FDSTORE"), "it has those already: {told}");
     assert_eq!(told.matches("STOPPING=1").count(), 4, "{told}");
     assert_eq!(told.matches("READY=1").count(), 6, "{told}");
+}
+
+/// The restarted server gets its cache from disk while its earlier process still has a connection,
+/// and the client gives it to the new session.
+#[test]
+fn caches_on_disk_go_to_the_successor() {
+    let disk = tempfile::tempdir().expect("a directory");
+    let content = incompressible(72, 2_000_000);
+    let store = |name: &str| {
+        let dir = disk.path().join(name).to_str().expect("text").to_owned();
+        ["--store".to_owned(), dir, "--store-size".into(), "1G".into()]
+    };
+    let [serve, connect] = ["serve", "connect"].map(store);
+    let plan = Plan::new()
+        .to(echo())
+        .to(sender(content.clone()))
+        .serve(&serve.each_ref().map(String::as_str))
+        .connect(&connect.each_ref().map(String::as_str));
+    let mut services = Services::start(plan);
+    let ways = services.connect.0.ways();
+    assert_same(&fetch(ways[1]).unwrap(), &content, "first");
+    let mut open = Vec::new();
+    for name in ["serve"] {
+        let mut stream = application(ways[0]);
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        open.push(stream);
+        for end in [&services.serve.1, &services.connect.1] {
+            wait_until("there is a commit", || {
+                let status = end.status();
+                let number = |name: &str| status["store"][name].as_u64();
+                number("held_bytes") >= Some(2_000_000) && number("pending_bytes") == Some(0)
+            });
+        }
+        services.restart(name);
+        wait_until("there is a new session", || {
+            services.serve.1.is_established() && services.connect.1.is_established()
+        });
+        // Only what is new is in this process.
+        let end = if name == "serve" { &services.serve.1 } else { &services.connect.1 };
+        let carried = || {
+            let status = end.status();
+            let number = |name: &str| status[name].as_u64().expect("a number");
+            number("transport_sent_bytes") + number("transport_received_bytes")
+        };
+        let before = carried();
+        assert_same(&fetch(ways[1]).unwrap(), &content, name);
+        let cost = carried() - before;
+        eprintln!("2 MB again after a restart of {name}: {cost} bytes");
+        assert!(cost < 500_000, "{name}: {cost}");
+        assert!(!draining(&services.dir()).is_empty(), "{name}: nobody drains");
+    }
 }

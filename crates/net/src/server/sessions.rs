@@ -117,11 +117,12 @@ impl Shared {
             return;
         }
         // The successor of a client that drains: what it finds on disk, it finds here, too.
+        let again = !of_peer.is_empty();
         for driver in of_peer {
             driver.leave_disk();
         }
         let config = self.config.clone();
-        let read = move || store.restore(peer, &config, false);
+        let read = move || store.restore(peer, &config, again);
         // A disk that hangs must not keep the peer out.
         let read = tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(read));
         if let Ok(Ok(Some(logs))) = read.await {
