@@ -339,14 +339,13 @@ impl Hello {
         Message::Hello(&body).write(out);
     }
 
-    /// The answer to a HELLO that this server cannot read, or of which it read only the versions,
-    /// because none is common.
-    pub fn unreadable(error: &HelloError, config: &Config) -> Hello {
+    /// Of our versions, with no lanes, logs, flows, texts or credit: what they are by default.
+    pub fn new(session: SessionId, answer: Answer) -> Hello {
         Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
-            session: SessionId([0; 16]),
-            answer: Answer::Version,
+            session,
+            answer,
             lane: 0,
             lanes: 0,
             send_log: 0,
@@ -360,11 +359,21 @@ impl Hello {
             places: Vec::new(),
             held_from: 0,
             stored: 0,
+            agent: String::new(),
+            reason: String::new(),
+        }
+    }
+
+    /// The answer to a HELLO that this server cannot read, or of which it read only the versions,
+    /// because none is common.
+    pub fn unreadable(error: &HelloError, config: &Config) -> Hello {
+        Hello {
             agent: config.agent.clone(),
             reason: match error {
                 HelloError::Version { .. } => String::new(),
                 error => error.to_string(),
             },
+            ..Hello::new(SessionId([0; 16]), Answer::Version)
         }
     }
 

@@ -1,10 +1,9 @@
 //! Ends of different versions: both say which one to update, and nobody tries again.
 
 use crate::support::*;
-use oncewire_codec::Sharing;
 use oncewire_net::keys::{AuthorizedPeers, Peer, PublicKey, SecretKey};
 use oncewire_net::tls;
-use oncewire_session::{Answer, Hello, LogState, SessionId, VERSIONS};
+use oncewire_session::{Answer, Hello, SessionId, VERSIONS};
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -20,23 +19,14 @@ fn hello(answer: Answer, (oldest, newest): (u64, u64)) -> Vec<u8> {
     let hello = Hello {
         oldest,
         newest,
-        session: SessionId([7; 16]),
-        answer,
-        lane: 0,
         lanes: 1,
         send_log: 16 << 20,
         receive_log: 16 << 20,
         early_credit: 16 << 10,
         max_flows: 512,
         contexts: 4,
-        sharing: Sharing::All,
-        received: 0,
-        log: LogState::default(),
-        places: Vec::new(),
-        held_from: 0,
-        stored: 0,
         agent: "oncewire 0.9".into(),
-        reason: String::new(),
+        ..Hello::new(SessionId([7; 16]), answer)
     };
     let mut out = Vec::new();
     hello.write(&mut out);

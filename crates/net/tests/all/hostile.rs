@@ -4,10 +4,10 @@
 //! One file, because all tests forge the same messages.
 
 use crate::pair::{LIMIT, Pair, Plan, client, echo, exchange, origin};
-use oncewire_codec::{EncoderBuilder, Sharing, varint};
+use oncewire_codec::{EncoderBuilder, varint};
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::{serve, tls};
-use oncewire_session::{Answer, Config, Epoch, Hello, LogState, Session, SessionId, VERSIONS};
+use oncewire_session::{Answer, Config, Epoch, Hello, LogState, Session, SessionId};
 use oncewire_testkit::servers::{Rng, incompressible};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,25 +66,14 @@ fn open(flow: u64, target: &[u8]) -> Vec<u8> {
 /// The first hello of a session.
 pub(crate) fn hello(session: u8) -> Hello {
     Hello {
-        oldest: *VERSIONS.start(),
-        newest: *VERSIONS.end(),
-        session: SessionId([session; 16]),
-        answer: Answer::New,
-        lane: 0,
         lanes: 1,
         send_log: 16 << 20,
         receive_log: 16 << 20,
         early_credit: 16 << 10,
         max_flows: 512,
         contexts: 4,
-        sharing: Sharing::All,
-        received: 0,
-        log: LogState::default(),
-        places: Vec::new(),
-        held_from: 0,
-        stored: 0,
         agent: "byzantine".into(),
-        reason: String::new(),
+        ..Hello::new(SessionId([session; 16]), Answer::New)
     }
 }
 

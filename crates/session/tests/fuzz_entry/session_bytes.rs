@@ -1,8 +1,7 @@
 //! Bytes of a hostile peer, in chunks, after a valid HELLO.
 
 use super::{BUDGET, Input, base, config};
-use oncewire_codec::Sharing;
-use oncewire_session::{Answer, EARLY_CREDIT, Event, Hello, LogState, Read, Session, SessionId};
+use oncewire_session::{Answer, EARLY_CREDIT, Event, Hello, Read, Session, SessionId};
 use std::time::Duration;
 
 /// Feeds the input to a client or a server. Nothing panics or grows, and all budgets are released.
@@ -14,26 +13,18 @@ pub(crate) fn run(input: &[u8]) {
     let config = config(1, lanes);
     let (delivery, sending) = (config.delivery.clone(), config.sending.clone());
     let mut now = base();
+    let answer = if connects { Answer::Welcome } else { Answer::New };
     let mut hello = Hello {
         oldest: 2,
         newest: 2,
-        session: SessionId([7; 16]),
-        answer: if connects { Answer::Welcome } else { Answer::New },
-        lane: 0,
         lanes: lanes as u64,
         send_log: 1 << 20,
         receive_log: 1 << 20,
         early_credit: EARLY_CREDIT,
         max_flows: 20,
         contexts: 4,
-        sharing: Sharing::All,
-        received: 0,
-        log: LogState::default(),
-        places: Vec::new(),
-        held_from: 0,
-        stored: 0,
         agent: "peer".into(),
-        reason: String::new(),
+        ..Hello::new(SessionId([7; 16]), answer)
     };
     let mut session = if connects {
         let mut session = Session::connect(config, None, now);

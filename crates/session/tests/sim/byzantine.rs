@@ -3,10 +3,9 @@
 
 use crate::dice::Dice;
 use crate::wire;
-use oncewire_codec::{ChecksumSeed, Decoder, Encoder, Sharing, varint};
+use oncewire_codec::{ChecksumSeed, Decoder, Encoder, varint};
 use oncewire_session::{
-    Answer, Budget, Config, EARLY_CREDIT, Event, Hello, LogState, Read, ResetCode, Session,
-    SessionId,
+    Answer, Budget, Config, EARLY_CREDIT, Event, Hello, Read, ResetCode, Session, SessionId,
 };
 use std::time::{Duration, Instant};
 
@@ -202,26 +201,18 @@ pub(crate) fn run(seed: u64, base: Instant) {
         sent: 0,
         dice: dice.clone(),
     };
+    let answer = if connects { Answer::Welcome } else { Answer::New };
     let mut hello = Hello {
         oldest: 2,
         newest: 2 + dice.next() % 3,
-        session: SessionId([7; 16]),
-        answer: if connects { Answer::Welcome } else { Answer::New },
-        lane: 0,
         lanes: 1 + dice.next() % 4,
         send_log: LOG,
         receive_log: LOG,
         early_credit: EARLY_CREDIT,
         max_flows: 1 + dice.next() % 100,
         contexts: 1 + dice.next() % 4,
-        sharing: Sharing::All,
-        received: 0,
-        log: LogState::default(),
-        places: Vec::new(),
-        held_from: 0,
-        stored: 0,
         agent: "peer".into(),
-        reason: String::new(),
+        ..Hello::new(SessionId([7; 16]), answer)
     };
     if wild {
         hello.lanes = peer.wild();
