@@ -247,24 +247,7 @@ impl Outcome {
 /// of range; link load without any capacity; a solver that fails or whose solution does not hold;
 /// [`Error::Stopped`].
 pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
-    let mut hours = Vec::new();
-    let mut instance = if request.hours.is_empty() {
-        request.scenario.build(watch)?
-    } else {
-        if request.objective != Objective::Footprint
-            || request.deploy.is_some()
-            || request.buy.is_some()
-        {
-            return Err(SolverError::OnlyFootprint.into());
-        }
-        hours = request.scenario.build_hours(&request.hours, watch)?;
-        mean(&hours)?
-    };
-    if let Some(node) = &request.single {
-        let at = find_ingress(&instance, node)?;
-        hours.iter_mut().for_each(|hour| *hour = hour.single(at));
-        instance = instance.single(at);
-    }
+    let (mut instance, hours) = instances(request, watch)?;
     let links = &mut instance.network.links;
     let unknown = links.iter().filter(|link| link.capacity.is_none()).count();
     let capacities_unknown = request.capacity.is_none() && unknown == links.len();
@@ -351,6 +334,29 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         capacities_unknown,
         hours,
     })
+}
+
+/// What is planned for, on the mean of all hours if there are several, and each of them.
+fn instances(request: &Request, watch: &dyn Watch) -> Result<(Instance, Vec<Instance>), Error> {
+    let mut hours = Vec::new();
+    let mut instance = if request.hours.is_empty() {
+        request.scenario.build(watch)?
+    } else {
+        if request.objective != Objective::Footprint
+            || request.deploy.is_some()
+            || request.buy.is_some()
+        {
+            return Err(SolverError::OnlyFootprint.into());
+        }
+        hours = request.scenario.build_hours(&request.hours, watch)?;
+        mean(&hours)?
+    };
+    if let Some(node) = &request.single {
+        let at = find_ingress(&instance, node)?;
+        hours.iter_mut().for_each(|hour| *hour = hour.single(at));
+        instance = instance.single(at);
+    }
+    Ok((instance, hours))
 }
 
 /// Where encoders and decoders are.

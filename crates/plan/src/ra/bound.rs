@@ -96,24 +96,10 @@ pub(crate) fn solve(
     let mut search = Search::new(&block.graph);
     let mut ascent = Ascent::new(block, prices, division);
     if block.content.pairs.is_empty() && block.content.sets.is_empty() {
-        // Nothing is shared: shortest paths are best.
-        let bound = ascent.distances(&mut search);
-        let (paths, value) = tree::to_tree(block, prices, ascent.paths, &mut search, stopped);
-        let repair = if value > 0.0 { (value - bound).max(0.0) / value } else { 0.0 };
-        let division = ascent.division;
-        return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair };
+        return unshared(block, prices, ascent, &mut search, stopped);
     }
     if stopped() {
-        // The least that gives routes and a bound: one search. The bytes are divided equally, and
-        // an egress's part is no more than its copies, so these lengths are at most the real ones.
-        let equal = Ascent::new(block, prices, None).equal;
-        let shortest = tree::shortest(block, &prices.lengths(), &mut search).unwrap_or_default();
-        let to = block.egresses.iter().zip(&equal);
-        let bound: f64 = to.map(|(&to, bytes)| bytes.max(0.0) * search.distance(to)).sum();
-        let paths = begin.unwrap_or(shortest);
-        let value = tree::cost(block, prices, &paths);
-        let division = ascent.division;
-        return Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair: 0.0 };
+        return at_once(block, prices, begin, ascent.division, &mut search);
     }
     // Known routes and a known division may do: then nothing is searched.
     let warm = begin.as_ref().filter(|_| ascent.warm);
@@ -161,12 +147,10 @@ pub(crate) fn solve(
         }
         if rounds % RESTART == 0 {
             let other = tree::improve(block, prices, ascent.paths.clone(), &mut search, stopped);
-            if other.1 < best.1 {
+            let before = other.1;
+            if before < best.1 {
                 let made = tree::to_tree(block, prices, other.0, &mut search, stopped);
-                if made.1 < best.1 {
-                    repair = made.1 - other.1;
-                    best = made;
-                }
+                take_better(&mut best, &mut repair, made, before);
             }
         }
         if bound > mark + PROGRESS * bound.abs() {
@@ -194,23 +178,72 @@ pub(crate) fn solve(
             if best.1 - bound <= effort.gap * best.1.abs() || stopped() {
                 break;
             }
-            let mut random = SplitMix64(seed);
-            let lengths = prices.lengths();
-            let lengths: Vec<f64> =
-                lengths.iter().map(|length| length * random.unit().powi(2)).collect();
-            let begin = tree::shortest(block, &lengths, &mut search).unwrap_or_default();
-            let other = tree::improve(block, prices, begin, &mut search, stopped);
-            let made = tree::to_tree(block, prices, other.0, &mut search, stopped);
-            if made.1 < best.1 {
-                repair = made.1 - other.1;
-                best = made;
-            }
+            let (made, before) = at_random(block, prices, seed, &mut search, stopped);
+            take_better(&mut best, &mut repair, made, before);
         }
     }
     // From the division alone, summed in a fixed order: the sums of the ascent have drifted.
     let bound = certify(block, prices, &kept, &mut search).min(best.1);
     let repair = if best.1 > 0.0 { repair.max(0.0) / best.1 } else { 0.0 };
     Solved { paths: best.0, value: best.1, bound, division: kept, rounds, repair }
+}
+
+/// Nothing is shared: shortest paths are best.
+fn unshared(
+    block: &Block,
+    prices: &Prices,
+    mut ascent: Ascent<'_>,
+    search: &mut Search,
+    stopped: &dyn Fn() -> bool,
+) -> Solved {
+    let bound = ascent.distances(search);
+    let (paths, value) = tree::to_tree(block, prices, ascent.paths, search, stopped);
+    let repair = if value > 0.0 { (value - bound).max(0.0) / value } else { 0.0 };
+    let division = ascent.division;
+    Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair }
+}
+
+/// Takes a tree that is better than the best, and what it cost to make paths of cost `before` one.
+fn take_better(best: &mut (Paths, f64), repair: &mut f64, made: (Paths, f64), before: f64) {
+    if made.1 < best.1 {
+        *repair = made.1 - before;
+        *best = made;
+    }
+}
+
+/// The least that gives routes and a bound: one search. The bytes are divided equally, and an
+/// egress's part is no more than its copies, so these lengths are at most the real ones.
+fn at_once(
+    block: &Block,
+    prices: &Prices,
+    begin: Option<Paths>,
+    division: Division,
+    search: &mut Search,
+) -> Solved {
+    let equal = Ascent::new(block, prices, None).equal;
+    let shortest = tree::shortest(block, &prices.lengths(), search).unwrap_or_default();
+    let to = block.egresses.iter().zip(&equal);
+    let bound: f64 = to.map(|(&to, bytes)| bytes.max(0.0) * search.distance(to)).sum();
+    let paths = begin.unwrap_or(shortest);
+    let value = tree::cost(block, prices, &paths);
+    Solved { paths, value, bound: bound.min(value), division, rounds: 1, repair: 0.0 }
+}
+
+/// A tree from paths over lengths at random; its cost, and that of the paths.
+fn at_random(
+    block: &Block,
+    prices: &Prices,
+    seed: u64,
+    search: &mut Search,
+    stopped: &dyn Fn() -> bool,
+) -> ((Paths, f64), f64) {
+    let mut random = SplitMix64(seed);
+    let lengths = prices.lengths();
+    let lengths: Vec<f64> = lengths.iter().map(|length| length * random.unit().powi(2)).collect();
+    let begin = tree::shortest(block, &lengths, search).unwrap_or_default();
+    let other = tree::improve(block, prices, begin, search, stopped);
+    let before = other.1;
+    (tree::to_tree(block, prices, other.0, search, stopped), before)
 }
 
 /// The bound of a division.

@@ -401,6 +401,25 @@ impl<'a> Master<'a> {
         (bound, added)
     }
 
+    /// Most that each link may carry with these columns, as eliminated and as copies.
+    fn most(&self) -> (Vec<f64>, Vec<f64>) {
+        let links = self.program.capacities.len();
+        let (mut most, mut most_net) = (vec![0.0; links], vec![0.0; links]);
+        let (mut here, mut here_net) = (vec![0.0_f64; links], vec![0.0_f64; links]);
+        for of in &self.columns {
+            let entries = || of.iter().flat_map(|(column, _)| &column.loads);
+            for &(link, load, copies) in entries() {
+                here[link] = here[link].max(load);
+                here_net[link] = here_net[link].max(copies);
+            }
+            for &(link, ..) in entries() {
+                most[link] += std::mem::take(&mut here[link]);
+                most_net[link] += std::mem::take(&mut here_net[link]);
+            }
+        }
+        (most, most_net)
+    }
+
     /// Weighs the columns; prices of links.
     pub(super) fn weigh(
         &mut self,
@@ -415,20 +434,7 @@ impl<'a> Master<'a> {
         let links = capacities.len();
         let first = self.first();
         let (loads, nets) = self.program.sums(&first);
-        // Most that each link may carry with these columns.
-        let (mut most, mut most_net) = (vec![0.0; links], vec![0.0; links]);
-        let (mut here, mut here_net) = (vec![0.0_f64; links], vec![0.0_f64; links]);
-        for of in &self.columns {
-            let entries = || of.iter().flat_map(|(column, _)| &column.loads);
-            for &(link, load, copies) in entries() {
-                here[link] = here[link].max(load);
-                here_net[link] = here_net[link].max(copies);
-            }
-            for &(link, ..) in entries() {
-                most[link] += std::mem::take(&mut here[link]);
-                most_net[link] += std::mem::take(&mut here_net[link]);
-            }
-        }
+        let (most, most_net) = self.most();
         let highest = match goal {
             Goal::Load { .. } => self.program.utilization(&first).0,
             Goal::Cost { limit } => limit,
@@ -437,8 +443,7 @@ impl<'a> Master<'a> {
             Goal::Load { .. } => bound * (1.0 - 1e-9),
             Goal::Cost { limit } => limit,
         };
-        // Rows: link, whether of all copies, and what a byte is divided by.
-        let mut rows: Vec<(usize, bool, f64)> = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         let mut limits = Vec::new();
         for link in 0..links {
             let Some(capacity) = capacities[link] else { continue };
@@ -475,27 +480,7 @@ impl<'a> Master<'a> {
         let mut dense = [vec![0.0; links], vec![0.0; links]];
         for (ingress, of) in self.columns.iter().enumerate().filter(|(_, of)| of.len() > 1) {
             for (column, _) in &of[1..] {
-                // What it carries more than the first.
-                let mut touched = Vec::new();
-                for (sign, column) in [(-1.0, &of[0].0), (1.0, column)] {
-                    for &(link, load, copies) in &column.loads {
-                        dense[0][link] += sign * load;
-                        dense[1][link] += sign * copies;
-                        touched.push(link);
-                    }
-                }
-                touched.sort_unstable();
-                touched.dedup();
-                let mut entries = Vec::new();
-                for kind in 0..2 {
-                    for &link in &touched {
-                        let by = std::mem::take(&mut dense[kind][link]);
-                        let row = row_of[kind][link];
-                        if row != u32::MAX && by != 0.0 {
-                            entries.push((row, by / rows[row as usize].2));
-                        }
-                    }
-                }
+                let entries = more(column, &of[0].0, &rows, &row_of, &mut dense);
                 let weight = match goal {
                     Goal::Load { .. } => 0.0,
                     Goal::Cost { .. } => saves(of, column) / unit,
@@ -523,39 +508,9 @@ impl<'a> Master<'a> {
         let solved = solve_packing(&Packing { limits, groups }, offset, tolerance, None, watch)?;
         for (group, &ingress) in ingresses.iter().enumerate() {
             let x = &solved.x[columns[group]..columns[group + 1]];
-            let of = &mut self.columns[ingress];
-            let kept = |x: f64| if x > NOTHING { x.min(1.0) } else { 0.0 };
-            let sum: f64 = x.iter().map(|&x| kept(x)).sum();
-            let whole = sum.max(1.0);
-            let mut list: Mixture = Vec::new();
-            if 1.0 - sum > NOTHING {
-                list.push((1.0 - sum, Arc::clone(&of[0].0)));
-            }
-            for (&x, (column, idle)) in x.iter().zip(&mut of[1..]) {
-                let x = kept(x) / whole;
-                *idle = if x > 1e-4 { 0 } else { *idle + 1 };
-                if x > 0.0 {
-                    list.push((x, Arc::clone(column)));
-                }
-            }
-            let sum: f64 = list.iter().map(|(weight, _)| weight).sum();
-            list.iter_mut().for_each(|(weight, _)| *weight /= sum);
-            weights[ingress] = list;
+            weights[ingress] = mixture(&mut self.columns[ingress], x);
         }
-        let of_load = rows.iter().zip(&solved.prices).filter(|(row, _)| !row.1);
-        let whole = match goal {
-            Goal::Load { .. } => 1.0 / of_load.map(|(_, price)| price).sum::<f64>(),
-            Goal::Cost { .. } => unit,
-        };
-        for (&(link, net, scale), price) in rows.iter().zip(&solved.prices) {
-            let of = if net { &mut prices.net } else { &mut prices.load };
-            // Of load, prices of full capacities add up to 1, in units of `highest` now.
-            let scale = match goal {
-                Goal::Load { .. } => scale / highest,
-                Goal::Cost { .. } => scale,
-            };
-            of[link] = price.max(0.0) * whole / scale;
-        }
+        prices.take(goal, &rows, &solved.prices, (highest, unit));
         Ok((self.repair(goal, weights, base), prices))
     }
 
@@ -600,4 +555,80 @@ impl<'a> Master<'a> {
         };
         weights.into_iter().zip(base).map(mix).collect()
     }
+}
+
+/// A row of what is weighed: link, whether of all copies, and what a byte is divided by.
+type Row = (usize, bool, f64);
+
+impl LinkPrices {
+    /// Takes the prices of rows, of which those of load divide by `highest`, and cost is in units of
+    /// `unit`.
+    fn take(&mut self, goal: Goal, rows: &[Row], solved: &[f64], (highest, unit): (f64, f64)) {
+        let of_load = rows.iter().zip(solved).filter(|(row, _)| !row.1);
+        let whole = match goal {
+            Goal::Load { .. } => 1.0 / of_load.map(|(_, price)| price).sum::<f64>(),
+            Goal::Cost { .. } => unit,
+        };
+        for (&(link, net, scale), price) in rows.iter().zip(solved) {
+            let of = if net { &mut self.net } else { &mut self.load };
+            // Of load, prices of full capacities add up to 1, in units of `highest` now.
+            let scale = match goal {
+                Goal::Load { .. } => scale / highest,
+                Goal::Cost { .. } => scale,
+            };
+            of[link] = price.max(0.0) * whole / scale;
+        }
+    }
+}
+
+/// What a column carries more than the first, by rows. `dense` is scratch, all zeros.
+fn more(
+    column: &Column,
+    first: &Column,
+    rows: &[Row],
+    row_of: &[Vec<u32>; 2],
+    dense: &mut [Vec<f64>; 2],
+) -> Vec<(u32, f64)> {
+    let mut touched = Vec::new();
+    for (sign, column) in [(-1.0, first), (1.0, column)] {
+        for &(link, load, copies) in &column.loads {
+            dense[0][link] += sign * load;
+            dense[1][link] += sign * copies;
+            touched.push(link);
+        }
+    }
+    touched.sort_unstable();
+    touched.dedup();
+    let mut entries = Vec::new();
+    for (row_of, dense) in row_of.iter().zip(dense) {
+        for &link in &touched {
+            let by = std::mem::take(&mut dense[link]);
+            let row = row_of[link];
+            if row != u32::MAX && by != 0.0 {
+                entries.push((row, by / rows[row as usize].2));
+            }
+        }
+    }
+    entries
+}
+
+/// The columns of an ingress, weighed: the first has what the others leave. Notes which are idle.
+fn mixture(of: &mut [(Arc<Column>, u32)], x: &[f64]) -> Mixture {
+    let kept = |x: f64| if x > NOTHING { x.min(1.0) } else { 0.0 };
+    let sum: f64 = x.iter().map(|&x| kept(x)).sum();
+    let whole = sum.max(1.0);
+    let mut list: Mixture = Vec::new();
+    if 1.0 - sum > NOTHING {
+        list.push((1.0 - sum, Arc::clone(&of[0].0)));
+    }
+    for (&x, (column, idle)) in x.iter().zip(&mut of[1..]) {
+        let x = kept(x) / whole;
+        *idle = if x > 1e-4 { 0 } else { *idle + 1 };
+        if x > 0.0 {
+            list.push((x, Arc::clone(column)));
+        }
+    }
+    let sum: f64 = list.iter().map(|(weight, _)| weight).sum();
+    list.iter_mut().for_each(|(weight, _)| *weight /= sum);
+    list
 }

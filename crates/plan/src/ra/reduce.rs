@@ -166,6 +166,27 @@ struct Place {
 /// No egress.
 const NONE: u32 = u32::MAX;
 
+/// The links of each block.
+fn links_of(
+    network: &Network,
+    ingress: NodeId,
+    usable: &[LinkId],
+    (of_node, entries): (&[u32], &[NodeId]),
+) -> Vec<Vec<LinkId>> {
+    let mut links_of: Vec<Vec<LinkId>> = vec![Vec::new(); entries.len()];
+    for &link in usable {
+        let (from, to) = (network.links[link].from, network.links[link].to);
+        let (block, other) = (of_node[from], of_node[to]);
+        if other == NONE || (block == NONE && from != ingress) {
+            continue;
+        }
+        // In the block of the farther end, unless both are in one.
+        let block = if block == other || entries[other as usize] == from { other } else { block };
+        links_of[block as usize].push(link);
+    }
+    links_of
+}
+
 impl Problem {
     /// Splits the problem of an ingress.
     ///
@@ -225,18 +246,7 @@ impl Problem {
                 members[of_node[node] as usize].push(node);
             }
         }
-        let mut links_of: Vec<Vec<LinkId>> = vec![Vec::new(); entries.len()];
-        for &link in &usable {
-            let (from, to) = (network.links[link].from, network.links[link].to);
-            let (block, other) = (of_node[from], of_node[to]);
-            if other == NONE || (block == NONE && from != ingress) {
-                continue;
-            }
-            // In the block of the farther end, unless both are in one.
-            let block =
-                if block == other || entries[other as usize] == from { other } else { block };
-            links_of[block as usize].push(link);
-        }
+        let links_of = links_of(network, ingress, &usable, (&of_node, &entries));
         // Blocks that lead nowhere are left out.
         let mut number = vec![NONE; entries.len()];
         let mut places: Vec<Option<Place>> = vec![None; nodes];
@@ -291,22 +301,23 @@ impl Problem {
         }
         let mut problem = Self { ingress, blocks: parts, egresses, places };
         problem.project(classes);
-        for block in &problem.blocks {
-            let reached = reach(&block.graph, block.entry);
-            if let Some(at) = block.egresses.iter().position(|&egress| !reached[egress]) {
-                let behind = problem
-                    .egresses
-                    .iter()
-                    .find(|&&egress| {
-                        problem.way(egress).any(|place| {
-                            std::ptr::eq(&problem.blocks[place.0], block) && place.1 == at
-                        })
-                    })
-                    .copied();
-                return Err(unreachable(behind.unwrap_or(ingress)));
-            }
+        match problem.unreached() {
+            Some(egress) => Err(unreachable(egress)),
+            None => Ok(problem),
         }
-        Ok(problem)
+    }
+
+    /// An egress that no path leads to.
+    fn unreached(&self) -> Option<NodeId> {
+        self.blocks.iter().find_map(|block| {
+            let reached = reach(&block.graph, block.entry);
+            let at = block.egresses.iter().position(|&egress| !reached[egress])?;
+            let is_behind = |&&egress: &&NodeId| {
+                self.way(egress)
+                    .any(|place| std::ptr::eq(&self.blocks[place.0], block) && place.1 == at)
+            };
+            Some(self.egresses.iter().find(is_behind).copied().unwrap_or(self.ingress))
+        })
     }
 
     /// A hash of what egresses get.
