@@ -169,6 +169,10 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
     if args.json {
         return stdout::json(&document);
     }
+    print(&document)
+}
+
+fn print(document: &Document) -> Outcome {
     terminal::print("--json", |page| {
         page.summary(&document.summary())?;
         page.line("")?;
@@ -229,7 +233,7 @@ impl Judge {
             ingresses: counted.classes(Fold::default()),
             cost: self.file.cost,
             objective: Objective::Footprint,
-            capacity: self.capacity,
+            capacity: self.capacity.map(BitRate),
             interval: counted.interval,
             eliminates: Vec::new(),
             plain_load: None,

@@ -169,7 +169,7 @@ fn request<'a>(
             }
             (ObjectiveName::Load, None) => Objective::Load,
         },
-        capacity: args.capacity.first().copied(),
+        capacity: args.capacity.first().copied().map(BitRate),
         interval: counted.map_or(INTERVAL, |counted| counted.interval),
         eliminates: match &args.eliminate {
             None => Vec::new(),

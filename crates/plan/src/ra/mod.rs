@@ -31,7 +31,7 @@ mod weights;
 
 use std::net::IpAddr;
 
-use crate::{LinkId, Network, NodeId};
+use crate::{BitRate, LinkId, Network, NodeId};
 pub use class::{Class, Classes, gravity};
 use judge::Judged;
 pub use steps::{run, run_warm};
@@ -82,8 +82,8 @@ pub struct Request<'a> {
     pub cost: Cost,
     /// What routes are to be good at.
     pub objective: Objective,
-    /// Capacity in bit/s of links whose own is not known.
-    pub capacity: Option<f64>,
+    /// Capacity of links whose own is not known.
+    pub capacity: Option<BitRate>,
     /// Seconds of an interval, in which content counts as equal (T, 60 in the thesis). Relates the
     /// bytes of classes to capacities.
     pub interval: f64,

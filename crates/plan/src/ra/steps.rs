@@ -52,9 +52,7 @@ pub fn run_warm(
         .network
         .links
         .iter()
-        .map(|link| {
-            Some(link.capacity.map(|rate| rate.0).or(request.capacity)? * request.interval / 8.0)
-        })
+        .map(|link| Some(link.capacity.or(request.capacity)?.0 * request.interval / 8.0))
         .collect();
     let costs = costs(request, &eliminates);
     let mut steps = Steps {
@@ -560,8 +558,8 @@ fn check(request: &Request<'_>) -> Result<(), Error> {
     if request.slices == 0 {
         return range("number of slices", 0.0, "1 or more");
     }
-    if let Some(capacity) = request.capacity.filter(|rate| !(*rate > 0.0 && rate.is_finite())) {
-        return range("capacity", capacity, "above 0");
+    if let Some(capacity) = request.capacity.filter(|rate| !(rate.0 > 0.0 && rate.0.is_finite())) {
+        return range("capacity", capacity.0, "above 0");
     }
     let known = |node: NodeId| node.index() < nodes;
     let unknown = |node: NodeId| Error::from(RouteError::UnknownNode { node: node.index(), nodes });

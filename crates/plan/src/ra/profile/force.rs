@@ -38,9 +38,8 @@ pub fn minute(
 ) -> Result<Minute, Error> {
     let Request { network, cost, ref ingresses, ref eliminates, interval, .. } = *request;
     let judged = judge::judge(network, cost, ingresses, in_force, eliminates).ok();
-    let capacity = |link: &crate::network::Link| {
-        Some(link.capacity.map(|rate| rate.0).or(request.capacity)? * interval / 8.0)
-    };
+    let capacity =
+        |link: &crate::network::Link| Some(link.capacity.or(request.capacity)?.0 * interval / 8.0);
     let capacities: Vec<Option<f64>> = network.links.iter().map(capacity).collect();
     let busiest = judged.as_ref().and_then(|judged| judged.busiest(&capacities));
     let objective = match (goal, busiest) {

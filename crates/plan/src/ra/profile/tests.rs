@@ -353,7 +353,7 @@ fn routes_in_force_raise_an_alarm_when_they_no_longer_suit() {
     // Routes for the load are judged by the load. Of 3's content, a part w comes by 2, so that
     // 100 + 10 w and 10 + 100 (1 - w) bytes on the links from 0 are equal.
     let loaded = |bytes| Request {
-        capacity: Some(8.0 * 200.0 / 60.0),
+        capacity: Some(crate::BitRate(8.0 * 200.0 / 60.0)),
         objective: Objective::Load,
         slices: 2,
         gap: 1e-5,
