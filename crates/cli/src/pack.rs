@@ -17,7 +17,7 @@ pub(crate) use format::FormatName;
 use format::{Container, Writer};
 use oncewire_codec::pack::{CONTEXTS, Header, Summary};
 use oncewire_codec::zstd_frames::{self, ContentChecksum};
-use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_CACHE, EncodeError, MAX_BLOCK};
+use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_CACHE, EncodeError, EncoderStats, MAX_BLOCK};
 use serde::Serialize;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -66,6 +66,45 @@ fn block(args: &PackArgs, cache: u64) -> usize {
     usize::try_from(block).unwrap_or(usize::MAX)
 }
 
+impl Report {
+    /// Of `total` bytes packed into `written`.
+    fn new(
+        (total, written): (u64, u64),
+        elapsed: Duration,
+        header: Header,
+        stats: EncoderStats,
+        cpu_budget: Option<adapting::Report>,
+    ) -> Report {
+        Report {
+            bytes_in: total,
+            bytes_out: written,
+            savings: stdout::savings(written, total),
+            seconds: elapsed.as_secs_f64(),
+            cache_bytes: header.cache,
+            base_bytes: header.base.map_or(0, |base| base.len),
+            matches: stats.matches,
+            mean_match_bytes: stats.mean_match_len(),
+            bytes_per_fingerprint: stats.bytes_per_fingerprint(),
+            opened_bytes: stats.inside.opened_bytes,
+            token_bytes: stats.inside.found_bytes,
+            cpu_budget,
+        }
+    }
+}
+
+/// What goes before the content.
+fn container(args: &PackArgs, header: Header, whole: Option<&Whole>) -> Container {
+    match args.format {
+        FormatName::Oncewire => Container::Oncewire(header),
+        FormatName::Zstd => Container::Zstd {
+            window: header.cache,
+            // Only of a file that cannot change.
+            len: whole.map(|whole| whole.pages.len() as u64),
+            checksum: ContentChecksum::default(),
+        },
+    }
+}
+
 pub(crate) fn run(args: &PackArgs) -> Outcome {
     if args.json && is_standard(args.output.as_deref()) {
         return Err(Failure::usage(
@@ -99,15 +138,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         .build_parts(whole.as_ref().map(|whole| whole.pages.clone()), CONTEXTS);
     let (mut finder, writers) = parts.map_err(setup::config_failure)?;
     let writers = Writer::all(writers, args.format, entropy)?;
-    let mut container = match args.format {
-        FormatName::Oncewire => Container::Oncewire(header),
-        FormatName::Zstd => Container::Zstd {
-            window: cache,
-            // Only of a file that cannot change.
-            len: whole.as_ref().map(|whole| whole.pages.len() as u64),
-            checksum: ContentChecksum::default(),
-        },
-    };
+    let mut container = container(args, header, whole.as_ref());
     if header.base_skip() > 0 {
         note(&format!(
             "only the last {} of the {} of base files fit in the cache; raise --cache to use them all",
@@ -169,21 +200,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         progress::note(&line);
     }
     if args.json {
-        let stats = finder.stats();
-        stdout::json(&Report {
-            bytes_in: total,
-            bytes_out: written,
-            savings: stdout::savings(written, total),
-            seconds: elapsed.as_secs_f64(),
-            cache_bytes: cache,
-            base_bytes: base_len,
-            matches: stats.matches,
-            mean_match_bytes: stats.mean_match_len(),
-            bytes_per_fingerprint: stats.bytes_per_fingerprint(),
-            opened_bytes: stats.inside.opened_bytes,
-            token_bytes: stats.inside.found_bytes,
-            cpu_budget: adapted,
-        })?;
+        let report = Report::new((total, written), elapsed, header, finder.stats(), adapted);
+        stdout::json(&report)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::args::route::RouteArgs;
 use crate::format;
 use crate::plan::{common::MapFacts, scenario::label, watch::Progress};
 use oncewire_plan::ra::{Cost, LoadLimit, Objective, Outcome, Request, Unfinished};
-use oncewire_plan::{LinkId, NodeId, network::Role};
+use oncewire_plan::{LinkId, Network, NodeId, network::Role};
 use oncewire_report::Unit;
 
 pub(super) fn document(
@@ -25,7 +25,6 @@ pub(super) fn document(
         let utilizations = loads.iter().zip(&outcome.capacities);
         utilizations.filter_map(|(load, capacity)| Some(load / (*capacity)?)).reduce(f64::max)
     };
-    let eliminates = |link: LinkId| request.eliminates.get(link.index()) != Some(&false);
     let mut volumes = vec![0.0; network.nodes.len()];
     for (ingress, classes) in &request.ingresses {
         volumes[*ingress] += classes.bytes() * outcome.scale;
@@ -91,42 +90,50 @@ pub(super) fn document(
                 trees: trees(of.ingress),
             })
             .collect(),
-        nodes: network
-            .nodes
-            .iter()
-            .zip(NodeId::all())
-            .map(|(node, number)| NodeRow {
-                id: node.id.clone(),
-                label: label(network, number),
-                pop: node.pop,
-                access: node.role == Role::Access,
-                position: node.position,
-                volume_bytes: volumes[number],
-            })
-            .collect(),
-        links: network
-            .links
-            .iter()
-            .zip(LinkId::all())
-            .map(|(link, number)| {
-                let capacity = outcome.capacities[number];
-                LinkRow {
-                    from: link.from.0,
-                    to: link.to.0,
-                    eliminates: eliminates(number),
-                    plain_bytes: outcome.shortest.copies[number],
-                    shortest_bytes: outcome.shortest.loads[number],
-                    bytes: outcome.judged.loads[number],
-                    capacity: capacity.map(|bytes| bytes * 8.0 / request.interval),
-                    shortest_utilization: capacity
-                        .map(|bytes| outcome.shortest.loads[number] / bytes),
-                    utilization: capacity.map(|bytes| outcome.judged.loads[number] / bytes),
-                    price: outcome.link_prices[number],
-                }
-            })
-            .collect(),
+        nodes: nodes(network, &volumes),
+        links: links(request, outcome),
         notes,
     }
+}
+
+fn nodes(network: &Network, volumes: &[f64]) -> Vec<NodeRow> {
+    network
+        .nodes
+        .iter()
+        .zip(NodeId::all())
+        .map(|(node, number)| NodeRow {
+            id: node.id.clone(),
+            label: label(network, number),
+            pop: node.pop,
+            access: node.role == Role::Access,
+            position: node.position,
+            volume_bytes: volumes[number],
+        })
+        .collect()
+}
+
+fn links(request: &Request<'_>, outcome: &Outcome) -> Vec<LinkRow> {
+    let network = request.network;
+    network
+        .links
+        .iter()
+        .zip(LinkId::all())
+        .map(|(link, number)| {
+            let capacity = outcome.capacities[number];
+            LinkRow {
+                from: link.from.0,
+                to: link.to.0,
+                eliminates: request.eliminates.get(number.index()) != Some(&false),
+                plain_bytes: outcome.shortest.copies[number],
+                shortest_bytes: outcome.shortest.loads[number],
+                bytes: outcome.judged.loads[number],
+                capacity: capacity.map(|bytes| bytes * 8.0 / request.interval),
+                shortest_utilization: capacity.map(|bytes| outcome.shortest.loads[number] / bytes),
+                utilization: capacity.map(|bytes| outcome.judged.loads[number] / bytes),
+                price: outcome.link_prices[number],
+            }
+        })
+        .collect()
 }
 
 /// What an interruption has left out; empty without one.
