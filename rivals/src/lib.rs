@@ -105,6 +105,7 @@ fn bytes() -> (u64, u64) {
 }
 
 /// Runs the command line.
+// More than 100 lines: phases of one workload, each with its own clock.
 pub fn run<E: Engine>(name: &str, sorted: bool, open: impl Fn(&Setup) -> Result<E>) -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let usage = "usage: DIR MEMORY SEED load KEYS | mix KEYS SECONDS LOOK-UPS FOUND BATCH | vector";

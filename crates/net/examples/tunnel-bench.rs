@@ -39,6 +39,7 @@ const FILES: u32 = 2;
 /// The default of [`Endpoint::memory`], in bytes.
 const MEMORY: u64 = 512 << 20;
 
+// More than 100 lines: the rows of its table, in their order.
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);

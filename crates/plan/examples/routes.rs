@@ -29,6 +29,7 @@ impl Watch for Log {
     }
 }
 
+// More than 100 lines: the lines that it prints, in their order.
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let map = arguments.next().ok_or("name a map")?;

@@ -77,6 +77,7 @@ fn shares(text: &str) -> Vec<String> {
     pairs.map(|pair| pair[0].trim_start_matches('(').to_owned()).collect()
 }
 
+// More than 100 lines: a table of cases.
 #[test]
 fn every_number_is_of_the_product_that_the_verdict_names() {
     let dir = Dir::new();

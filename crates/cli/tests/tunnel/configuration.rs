@@ -60,6 +60,7 @@ fn check(role: &str, config: &Path) -> Output {
     oncewire(["check-config".as_ref(), role.as_ref(), config.as_os_str()])
 }
 
+// More than 100 lines: a table of cases.
 #[test]
 fn check_and_start_report_a_wrong_configuration_in_one_line() {
     let files = Files::new();

@@ -250,6 +250,7 @@ impl Files {
 
 const PEER: &str = "[[peer]]\nkey = \"KEYB\"\nallowed = [\"10.2.0.0/16\"]\n";
 
+// More than 100 lines: a table of cases.
 #[test]
 fn a_wrong_configuration_is_named_with_file_line_and_key() {
     let files = Files::new();

@@ -221,6 +221,7 @@ impl PlaneReader {
     /// `symbols` is scratch.
     ///
     /// After an error the codes and `last_distance` are out of sync.
+    // More than 100 lines: a hot loop over columns that all share one position.
     pub(crate) fn decode(
         &mut self,
         kernels: Kernels,

@@ -233,6 +233,8 @@ impl<'a> FrameView<'a> {
     ///
     /// # Errors
     /// [`FrameError`] as soon as the bytes at hand cannot be the beginning of a valid frame.
+    // More than 100 lines: the fields of a frame in their order, each of which needs those before
+    // it.
     pub fn scan(input: &'a [u8], max_block: usize) -> Result<Scan<'a>, FrameError> {
         let Some((&flags, mut rest)) = input.split_first() else { return Ok(Scan::NeedMore(2)) };
         let mut descriptors = match flags & DESCRIPTORS_MASK {

@@ -351,6 +351,7 @@ impl<S: Sampler, T: FingerprintTable> MaxMatch<S, T> {
     }
 
     /// Finds matches; indexes the block if `note`.
+    // More than 100 lines: a hot loop, whose state stays in registers.
     fn run(
         &mut self,
         log: &Log,

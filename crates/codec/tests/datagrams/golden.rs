@@ -127,6 +127,7 @@ fn good_frames() {
     }
 }
 
+// More than 100 lines: a table of cases.
 #[test]
 fn bad_frames() {
     let zeros = "00 00 00 00 00 00 00 00";

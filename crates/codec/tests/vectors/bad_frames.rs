@@ -162,6 +162,7 @@ impl Hand {
     }
 }
 
+// More than 100 lines: a table of cases.
 fn descriptors(book: &mut Book) {
     let second = Book::second();
     // 100 bytes from the start of the second block, then 20 of text.
@@ -365,6 +366,7 @@ fn offsets(book: &mut Book) {
     book.params.span = 0;
 }
 
+// More than 100 lines: a table of cases.
 fn literals(book: &mut Book) {
     let block = text(92, 120);
     let with = |flags, literals: &[u8]| {

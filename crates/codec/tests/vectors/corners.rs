@@ -14,6 +14,7 @@ const SEQUENCE: [u8; 11] = [4 << 3, b'a', b'b', b'c', b'd', 1, 0x54, 2, 0, 0, 1]
 const TABLES: [u8; 9] = [0x13, 0x40, 0, 1, 1, 0x5c, 1, 0, 1];
 
 /// Sources, shifts, tables and counts; good ones have no error.
+// More than 100 lines: a table of cases.
 pub(crate) fn corners() -> Vec<Vector> {
     let params =
         Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..Params::default() };

@@ -202,6 +202,7 @@ fn step_7() -> Vec<u8> {
     [symbols.finish(), vec![0, 15]].concat()
 }
 
+// More than 100 lines: a table of cases.
 pub(crate) fn bad() -> Vec<Vector> {
     let params = Params { span: 0, contexts: 1, entropy: Entropy::None, ..params(1000, 300) };
     let first = text(107, 300);

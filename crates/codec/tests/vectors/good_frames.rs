@@ -31,6 +31,7 @@ pub(crate) fn all(kernels: Kernels) -> Vec<Vector> {
     all
 }
 
+// More than 100 lines: a table of cases.
 fn encoded(kernels: Kernels) -> Vec<Vector> {
     let mut all = Vec::new();
     let mut make = |name, story, params: Params, fill: &dyn Fn(&mut Maker)| {
@@ -387,6 +388,7 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
 
 /// Other matchers, whose frames look like all others, and cache policies, which a decoder must
 /// know.
+// More than 100 lines: a table of cases.
 fn family(kernels: Kernels) -> Vec<Vector> {
     let mut all = Vec::new();
     let mut make = |name, story, params: Params, fill: &dyn Fn(&mut Maker)| {
@@ -491,6 +493,7 @@ fn family(kernels: Kernels) -> Vec<Vector> {
 }
 
 /// Valid frames that our encoder does not write.
+// More than 100 lines: a table of cases.
 fn by_hand() -> Vec<Vector> {
     let mut all = Vec::new();
     let mut add = |name, story, params: Params, frames: Vec<(u64, &[u8], Vec<u8>)>| {

@@ -139,6 +139,7 @@ fn trailer(total: u64, checksums: &[[u8; 8]]) -> Vec<u8> {
 /// Length of a header without a base, in bytes.
 const HEADER_LEN: usize = 38;
 
+// More than 100 lines: a table of cases.
 fn bad(good: &[u8], content: &[u8]) -> Vec<Pack> {
     let mut all = Vec::new();
     // `content` is what is delivered before the corruption is detected.

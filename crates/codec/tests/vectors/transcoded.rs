@@ -133,6 +133,7 @@ fn blocks(source: (u64, u64), columns: [&[u8]; 6]) -> Vec<u8> {
 /// What the log begins with below: a zstd block of ten raw literals.
 const RAW: [u8; 12] = [80, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0];
 
+// More than 100 lines: a table of cases.
 fn bad_blocks() -> Vec<Vector> {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
     let first = [&RAW[..], &noise(67, 288)].concat();
@@ -351,6 +352,7 @@ pub(crate) fn bad() -> Vec<Vector> {
     all
 }
 
+// More than 100 lines: a table of cases.
 fn bad_tokens() -> Vec<Vector> {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
     let first = noise(65, 300);

@@ -264,6 +264,7 @@ impl Ends {
 }
 
 /// Plays the operations. Every block must be decoded correctly, whatever happened before.
+// More than 100 lines: an operation of the input each.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let mut ends = Ends::new(&mut input);

@@ -247,6 +247,7 @@ fn classify(bytes: &[u8]) {
 }
 
 /// Policies, then operations.
+// More than 100 lines: an operation of the input each.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
     let mut world = World::new(&mut input);

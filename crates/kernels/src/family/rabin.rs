@@ -232,6 +232,7 @@ mod gfni {
     ///
     /// # Safety
     /// The machine must have AVX-512 F, BW and VL, GFNI and BMI2.
+    // More than 100 lines: a hot loop, whose state stays in registers.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,gfni,bmi2")]
     #[allow(clippy::too_many_arguments)]
     pub(super) unsafe fn search(

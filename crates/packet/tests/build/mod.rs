@@ -154,6 +154,7 @@ pub(crate) fn sll2(kind: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// (link type, packet, its layers): each carries PAYLOAD in TCP or UDP.
+// More than 100 lines: a table of cases.
 pub(crate) fn packets() -> Vec<(LinkType, Vec<u8>, &'static str)> {
     use LinkType as L;
     let t4 = &ipv4(6, &tcp(PAYLOAD))[..];

@@ -85,6 +85,7 @@ const RANDOM: u64 = 60;
 /// the shortest ones, `division` that of an earlier bound of the same block. Once stopped, the
 /// best paths so far and what is proven for them; without any search yet, `begin` or the shortest
 /// paths.
+// More than 100 lines: routes and bound improve in turn, and either may end it.
 pub(crate) fn solve(
     block: &Block,
     prices: &Prices,

@@ -192,6 +192,7 @@ impl Problem {
     ///
     /// # Errors
     /// An egress that no path leads to; more than 65,535 egresses.
+    // More than 100 lines: blocks, their members, links and egresses are numbered together.
     pub(crate) fn new(
         network: &Network,
         ingress: NodeId,

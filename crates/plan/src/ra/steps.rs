@@ -340,6 +340,8 @@ impl Steps<'_> {
     }
 
     /// All ingresses together, within capacities.
+    // More than 100 lines: each step decides what the next one asks for, from the least load to the
+    // chosen routes.
     fn together(
         mut self,
         plain: Option<Plain>,

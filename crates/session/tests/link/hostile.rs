@@ -12,6 +12,7 @@ use std::time::Duration;
 const LOG: u64 = 1 << 20;
 
 /// A victim and the half that sends to it, whose datagrams are altered, cut, mixed and repeated.
+// More than 100 lines: a trick of the hostile peer each.
 fn play(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let settings = LogSettings { capacity: LOG, sharing: Sharing::All, key: seed };

@@ -174,6 +174,7 @@ fn bound(config: &Config, delivery: u64, sending: u64) -> u64 {
 }
 
 /// Plays a hostile peer for a while. Nothing panics, grows without bound or loops.
+// More than 100 lines: a trick of the hostile peer each.
 pub(crate) fn run(seed: u64, base: Instant) {
     let mut dice = Dice::new(seed ^ 0xb7_0000);
     let (delivery, sending) = (2 << 20, 1 << 20);

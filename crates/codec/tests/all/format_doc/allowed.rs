@@ -21,6 +21,7 @@ impl State {
 }
 
 /// Writes `blocks` frames and makes every choice at random.
+// More than 100 lines: each choice of an encoder, in the order of a frame.
 pub(crate) fn write_freely(params: &Params, seed: u64, blocks: usize) {
     let (mut first, mut second) = decoders(params);
     let rng = &mut Rng::new(seed);

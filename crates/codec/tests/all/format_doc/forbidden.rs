@@ -114,6 +114,7 @@ fn new_code(lengths: &[usize]) -> Vec<u8> {
 }
 
 /// Frames with columns, coded literals, and descriptors in columns.
+// More than 100 lines: a table of cases.
 fn refused_columns() -> Vec<(&'static str, Draft)> {
     let one = |section: &[u8]| columns_draft(section);
     let literals = coded_literals_draft;
@@ -228,6 +229,7 @@ fn refused_columns() -> Vec<(&'static str, Draft)> {
     ]
 }
 
+// More than 100 lines: a table of cases.
 pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
     let raw = || Draft { block_len: LEN, literals: vec![7; LEN as usize], ..Draft::default() };
     let stated =

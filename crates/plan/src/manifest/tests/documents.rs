@@ -35,6 +35,7 @@ fn the_documents_in_the_documentation_are_these() {
     );
 }
 
+// More than 100 lines: a table of cases.
 #[test]
 fn bad_documents_are_refused_in_words() {
     let (instance, solution) = example();

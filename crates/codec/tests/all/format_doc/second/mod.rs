@@ -239,6 +239,7 @@ impl Decoder {
     }
 
     /// Section 10.
+    // More than 100 lines: it reads as the section of FORMAT.md does, in its order.
     pub(crate) fn decode(&mut self, input: &[u8]) -> Result<Block, No> {
         let Parameters { block_limit, .. } = self.parameters;
         let (&flags, mut rest) = input.split_first().ok_or(No::NeedMore)?;

@@ -424,6 +424,7 @@ impl TranscodeModels {
     }
 
     /// The `l` literals of a section.
+    // More than 100 lines: it reads as the section of FORMAT.md does, in its order.
     pub(super) fn read(
         &mut self,
         fields: &Fields<'_>,
