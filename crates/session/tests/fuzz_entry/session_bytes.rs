@@ -15,8 +15,6 @@ pub(crate) fn run(input: &[u8]) {
     let mut now = base();
     let answer = if connects { Answer::Welcome } else { Answer::New };
     let mut hello = Hello {
-        oldest: 2,
-        newest: 2,
         lanes: lanes as u64,
         send_log: 1 << 20,
         receive_log: 1 << 20,
