@@ -5,6 +5,8 @@
 
 pub(crate) mod admin;
 mod bench;
+#[cfg(target_os = "linux")]
+mod controller;
 mod enroll;
 mod https;
 pub(crate) mod index;
@@ -29,6 +31,8 @@ mod values;
 use crate::family::{EntropyName, SamplerName, sampler_list};
 pub(crate) use bench::{BenchArgs, MatcherName, TrainArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+pub(crate) use controller::{AskArgs, ControllerArgs, ControllerRunArgs, ControllerVerb};
 pub(crate) use enroll::{EnrollArgs, InviteArgs};
 pub(crate) use https::{CaArgs, OriginArgs, TerminateArgs};
 #[cfg(target_os = "linux")]
@@ -111,6 +115,11 @@ pub(crate) enum Command {
     /// passes, and delivers what leaves.
     #[cfg(target_os = "linux")]
     Node(Box<NodeArgs>),
+    /// Run the controller of a network, or ask a running one
+    ///
+    /// Plans from what nodes measure, and brings plans out to them while packets flow.
+    #[cfg(target_os = "linux")]
+    Controller(Box<ControllerArgs>),
     /// Show what a running `serve`, `connect`, `link` or `node` does
     Status(StatusArgs),
     /// Watch what running processes do, live

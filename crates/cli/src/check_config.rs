@@ -10,6 +10,8 @@ pub(crate) fn run(args: &CheckConfigArgs) -> Outcome {
         RoleName::Connect => tunnel::describe_client(&args.file)?,
         #[cfg(target_os = "linux")]
         RoleName::Link => crate::link::describe(&args.file)?,
+        #[cfg(target_os = "linux")]
+        RoleName::Controller => crate::controller::describe(&args.file)?,
     };
     if args.json {
         return stdout::json(

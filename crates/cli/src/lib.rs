@@ -13,6 +13,8 @@ mod base;
 mod bench;
 mod ca;
 mod check_config;
+#[cfg(target_os = "linux")]
+mod controller;
 mod csv_files;
 mod defaults;
 mod demo;
@@ -74,7 +76,7 @@ pub fn run() -> ExitCode {
     let handles_signals = match cli.command {
         Command::Serve(_) | Command::Connect(_) => true,
         #[cfg(target_os = "linux")]
-        Command::Link(_) | Command::Node(_) => true,
+        Command::Link(_) | Command::Node(_) | Command::Controller(_) => true,
         Command::Study(_) | Command::Plan(_) | Command::Emulate(_) => true,
         Command::Profile(_) | Command::Route(_) => true,
         _ => false,
@@ -94,6 +96,8 @@ pub fn run() -> ExitCode {
         Command::Link(_) => link::run(given),
         #[cfg(target_os = "linux")]
         Command::Node(args) => node::run(args),
+        #[cfg(target_os = "linux")]
+        Command::Controller(args) => controller::run(args, given),
         Command::Status(args) => status::run(args),
         Command::Top(args) => top::run(args),
         Command::Report(args) => report::run(args),

@@ -355,7 +355,7 @@ pub fn run_link(
     result
 }
 
-fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
+pub(crate) fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     let failed = |source| NetError::Listen { bind: path.display().to_string(), source };
     // Remove the socket of an earlier process. Refuse if a process still answers on it, or if the
     // file is not a socket.
@@ -407,12 +407,14 @@ pub fn run_node(
             signals(SignalKind::hangup())?,
         );
         let socket = status.map(bind_status).transpose().map_err(failed)?;
+        let (secret, controller) = (config.secret.clone(), config.controller.clone());
         let node = Arc::new(crate::node::start(config)?);
         let mut answering = JoinSet::new();
         if let Some(listener) = socket {
             let node = node.clone();
             answering.spawn(answer(listener, move || render(&node.status())));
         }
+        answering.spawn(crate::node::follow(node.clone(), secret, controller));
         ready(&node.status());
         let watchdog = service::ready("carries packets", Vec::new());
         loop {

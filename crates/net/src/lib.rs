@@ -62,6 +62,8 @@
 pub mod admin;
 pub mod allow;
 mod client;
+#[cfg(target_os = "linux")]
+pub mod controller;
 mod counted;
 #[cfg(unix)]
 pub mod daemon;

@@ -14,17 +14,24 @@ use std::time::Duration;
 #[command(
     override_usage = "\
 oncewire node --key <FILE> --topology <FILE> --name <NODE>
-                     --manifests <DIR> --listen <ADDRESS> [OPTIONS]",
+                     --manifests <DIR> --listen <ADDRESS> [OPTIONS]
+       oncewire node --key <FILE> --topology <FILE> --name <NODE>
+                     --controller <KEY@HOST:PORT> --plan-file <FILE>
+                     --listen <ADDRESS> [OPTIONS]",
     after_help = "\
 Examples:
   oncewire plan net.json --manifests-dir plan
   oncewire node --key denver.key --topology net.json --name Denver \\
     --manifests plan --listen 7081 --address 10.3.0.1/32
+  oncewire node --key denver.key --topology net.json --name Denver \\
+    --controller \"$(cat c.pub)@c.example:7080\" --plan-file denver.plan \\
+    --listen 7081 --address 10.3.0.1/32 --memory 6G
 
 Needs root, or the capability CAP_NET_ADMIN, at nodes with prefixes. The topology is in Oncewire's JSON form; its nodes also have `key` (the \
 public key), `address` (host:port, where neighbors reach it) and `prefixes` (the networks behind it). A packet whose source is behind no \
 prefix of this node is refused. All nodes need the same topology and network secret: others do not connect. SIGHUP reads the manifests \
-again: a new plan, made with `plan --against`, is brought in while packets flow. docs/NETWORK.md has an example with three nodes."
+again: a new plan, made with `plan --against`, is brought in while packets flow. With --controller, plans come from there; the node keeps the newest in \
+--plan-file, and starts and runs with it while the controller is away. docs/NETWORK.md has an example with three nodes."
 )]
 pub(crate) struct NodeArgs {
     /// Secret key of this node, made by `oncewire keygen`
@@ -38,8 +45,14 @@ pub(crate) struct NodeArgs {
     pub(crate) name: String,
     /// Directory with the manifests of all nodes, which `oncewire plan --manifests-dir` wrote; read again
     /// on SIGHUP
-    #[arg(long, value_name = "DIR")]
-    pub(crate) manifests: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "controller", conflicts_with_all = ["controller", "plan_file"])]
+    pub(crate) manifests: Option<PathBuf>,
+    /// Controller that makes the plans: its public key, and where it listens for nodes
+    #[arg(long, value_name = "KEY@HOST:PORT", requires = "plan_file")]
+    pub(crate) controller: Option<String>,
+    /// File in which the node keeps the newest plan of its controller; made if missing
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    pub(crate) plan_file: Option<PathBuf>,
     /// Wait for neighbors on this UDP port, [address:]port
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,

@@ -484,6 +484,9 @@ pub(crate) enum RoleName {
     /// An end of a packet link
     #[cfg(target_os = "linux")]
     Link,
+    /// The controller of a network of nodes
+    #[cfg(target_os = "linux")]
+    Controller,
 }
 
 impl RoleName {
@@ -494,6 +497,8 @@ impl RoleName {
             RoleName::Connect => "connect",
             #[cfg(target_os = "linux")]
             RoleName::Link => "link",
+            #[cfg(target_os = "linux")]
+            RoleName::Controller => "controller",
         }
     }
 
@@ -504,6 +509,10 @@ impl RoleName {
             RoleName::Connect => ConnectArgs::augment_args(clap::Command::new("connect")),
             #[cfg(target_os = "linux")]
             RoleName::Link => super::LinkArgs::augment_args(clap::Command::new("link")),
+            #[cfg(target_os = "linux")]
+            RoleName::Controller => {
+                super::ControllerRunArgs::augment_args(clap::Command::new("controller"))
+            }
         }
     }
 

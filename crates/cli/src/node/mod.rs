@@ -1,12 +1,14 @@
 //! `oncewire node`.
 
 use crate::args::NodeArgs;
-use crate::failure::{Failure, Outcome, without_number};
+use crate::failure::{Failure, Outcome, note, without_number};
 use crate::quantity::time;
 use crate::tunnel;
 use oncewire_net::keys::SecretKey;
 use oncewire_net::link::{LinkError, Timing};
-use oncewire_net::node::{Manifests, NodeConfig, NodeError, RunningNetwork, SetupError};
+use oncewire_net::node::{
+    Manifests, MemberConfig, NodeConfig, NodeError, RunningNetwork, SetupError, saved_plan,
+};
 use oncewire_net::status::NodeStatus;
 use oncewire_net::{NetError, daemon};
 use oncewire_plan::manifest::{DeviceManifest, IngressManifest, MAX_DOCUMENT};
@@ -27,7 +29,10 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         config,
         args.status.as_deref(),
         |status| crate::status::text::render(status),
-        || manifests(&args.manifests).map_err(|failure| failure.to_string()),
+        || match &args.manifests {
+            Some(directory) => manifests(directory).map_err(|failure| failure.to_string()),
+            None => Err("plans come from the controller".into()),
+        },
         ready,
     );
     log.flush();
@@ -76,11 +81,17 @@ fn config(args: &NodeArgs) -> Outcome<NodeConfig> {
     };
     let timing =
         Timing { keep_alive: args.keep_alive, silence: args.dead_after, ..Timing::default() };
+    let controller = controller(args)?;
+    let manifests = match (&args.manifests, &controller) {
+        (Some(directory), _) => manifests(directory)?,
+        (None, Some(controller)) => saved(&controller.plan),
+        (None, None) => Manifests::default(),
+    };
     Ok(NodeConfig {
         secret,
         network,
         name: args.name.clone(),
-        manifests: manifests(&args.manifests)?,
+        manifests,
         network_secret,
         listen: args.listen,
         path_mtu: args.path_mtu,
@@ -90,7 +101,37 @@ fn config(args: &NodeArgs) -> Outcome<NodeConfig> {
         routes: !args.no_routes,
         timing,
         agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
+        controller,
     })
+}
+
+/// Share of a node's memory for packets that it measures with, beside that, and its bounds in bytes.
+const MEASURE: (u64, u64, u64) = (8, 1 << 20, 256 << 20);
+
+fn controller(args: &NodeArgs) -> Outcome<Option<MemberConfig>> {
+    let (Some(text), Some(plan)) = (&args.controller, &args.plan_file) else { return Ok(None) };
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("--controller {text}: {why}; write KEY@HOST:PORT"))
+    };
+    let (key, address) = text.split_once('@').ok_or_else(|| wrong(&"it has no @"))?;
+    let (share, least, most) = MEASURE;
+    Ok(Some(MemberConfig {
+        key: key.trim().parse().map_err(|error| wrong(&error))?,
+        address: address.parse().map_err(|error| wrong(&error))?,
+        plan: plan.clone(),
+        measure: (args.memory.unwrap_or(most) / share).clamp(least, most),
+    }))
+}
+
+/// The plan that the node saved. Without one that can be used, packets wait for the controller's.
+fn saved(path: &Path) -> Manifests {
+    match saved_plan(path) {
+        Ok(plan) => plan.unwrap_or_default(),
+        Err(error) => {
+            note(&format!("{error}; the controller will send another plan"));
+            Manifests::default()
+        }
+    }
 }
 
 /// The manifests in a directory: all files that end in `.json`.
@@ -120,11 +161,11 @@ fn manifests(directory: &Path) -> Outcome<Manifests> {
     Manifests::new(devices, ingresses).map_err(|error: SetupError| about(directory, &error))
 }
 
-fn about(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+pub(crate) fn about(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::usage(format!("{}: {error}", path.display()))
 }
 
-fn text(path: &Path) -> Outcome<String> {
+pub(crate) fn text(path: &Path) -> Outcome<String> {
     let failed = |error| Failure::io("read", path.display(), &error);
     if fs::metadata(path).map_err(failed)?.len() > MAX_DOCUMENT as u64 {
         return Err(Failure::usage(format!("{}: too long", path.display())));

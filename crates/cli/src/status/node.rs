@@ -40,6 +40,20 @@ pub(super) fn report(document: &Value) -> Result<Report, serde_json::Error> {
             format::number(number("/cached_bytes") as f64, Unit::Bytes),
             counted(number("/cached_packets"), "packet")
         ));
+    let about = match &document["controller"] {
+        Value::Null => about,
+        controller => {
+            let address = controller["address"].as_str().unwrap_or_default();
+            let state = match controller["connected"] == true {
+                true => "connected".to_owned(),
+                false => match controller["last_failure"].as_str() {
+                    Some(why) => format!("not connected: {why}"),
+                    None => "connecting".into(),
+                },
+            };
+            about.text(format!("controller {address}, {state}"))
+        }
+    };
     let sections = vec![about, link::states(&hops.peers), carried(document), link::notes(&hops)];
     Ok(Report { kind: "Status", title: "node".into(), sections, ..Report::default() })
 }

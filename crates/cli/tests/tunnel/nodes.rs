@@ -108,10 +108,15 @@ impl Network {
     }
 
     fn start(&self, node: usize, options: &[&str]) -> End {
+        let plan = self.dir.path().join("plan");
+        self.start_with(node, &["--manifests", plan.to_str().unwrap()], options)
+    }
+
+    fn start_with(&self, node: usize, plan: &[&str], options: &[&str]) -> End {
         let mut command = self.command(node, ONCEWIRE);
         command.args(["node", "--name", NODES[node], "--listen", "7081", "--key"]);
         command.arg(self.key(node)).arg("--topology").arg(self.dir.path().join("net.json"));
-        command.arg("--manifests").arg(self.dir.path().join("plan"));
+        command.args(plan);
         // Devices exist outside of the namespaces for a moment.
         command.args(["--device", &format!("{}t", self.namespace(node))]);
         if node != 1 {
@@ -282,6 +287,183 @@ fn a_new_plan_is_brought_in_while_packets_flow() {
     ends[0].signal("HUP");
     wait_until("the old plan is refused", || ends[0].said().contains("is older than plan 4"));
     wait_until("all nodes answer, and know no other plan", || settled(4));
+}
+
+/// A controller and its nodes.
+struct Controlled {
+    network: Network,
+    key: String,
+    controller: Option<Running>,
+    ends: Vec<End>,
+}
+
+impl Controlled {
+    fn new() -> Option<Controlled> {
+        let network = Network::new()?;
+        let key = network.dir.path().join("c.key");
+        let key = succeed(Command::new(ONCEWIRE).arg("keygen").arg(key));
+        let key = String::from_utf8(key).unwrap().trim().to_owned();
+        let mut controlled = Controlled { network, key, controller: None, ends: Vec::new() };
+        controlled.start_controller();
+        controlled.ends = (0..4).map(|node| controlled.start(node)).collect();
+        Some(controlled)
+    }
+
+    fn place(&self, name: &str) -> std::path::PathBuf {
+        self.network.dir.path().join(name)
+    }
+
+    fn start_controller(&mut self) {
+        let log = std::fs::File::options().append(true).create(true).open(self.place("c.log"));
+        let mut command = self.network.command(1, ONCEWIRE);
+        command.args([
+            "controller",
+            "--listen",
+            "10.99.0.2:7080",
+            "--memory",
+            "30M",
+            "--interval",
+            "1s",
+        ]);
+        for (option, file) in
+            [("key", "c.key"), ("topology", "net.json"), ("store", "c.redb"), ("socket", "c.sock")]
+        {
+            command.arg(format!("--{option}")).arg(self.place(file));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.unwrap());
+        self.controller = Some(Running::start(&mut command).expect("a controller"));
+    }
+
+    fn start(&self, node: usize) -> End {
+        let controller = format!("{}@10.99.0.2:7080", self.key);
+        let file = self.place(&format!("{}.plan", NODES[node]));
+        let plan = ["--controller", &controller, "--plan-file", file.to_str().unwrap()];
+        self.network.start_with(node, &plan, &[])
+    }
+
+    /// What the controller answers; nothing if there is none.
+    fn ask(&self, verb: &[&str]) -> Option<serde_json::Value> {
+        let mut command = Command::new(ONCEWIRE);
+        command.arg("controller").args(verb).arg("--json");
+        let output = finish(command.arg("--socket").arg(self.place("c.sock")));
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.place("c.log")).unwrap_or_default()
+    }
+
+    /// The version that all nodes of a list carry out alone, if there is one.
+    fn settled(&self, nodes: &[usize]) -> Option<u64> {
+        let status = self.ask(&["status"])?;
+        let is_done = |&at: &usize| status["nodes"][at]["phase"] == "done";
+        nodes.iter().all(is_done).then(|| status["plan"].as_u64()).flatten()
+    }
+
+    fn pid(&self) -> String {
+        // The program is a child of `ip`, which becomes it.
+        self.controller.as_ref().unwrap().id().to_string()
+    }
+}
+
+/// Nodes with a controller: it plans, from what they measure, and around a dead node; and nothing
+/// stops when it does.
+#[test]
+fn a_controller_plans_from_what_nodes_measure() {
+    need_tool!("ping");
+    let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
+    let Some(mut net) = Controlled::new() else { return };
+    wait_until("all nodes carry out a plan", || net.settled(&[0, 1, 2, 3]).is_some());
+    assert!(net.network.ping(0, &["-c", "5", "10.3.0.1"]), "{}", net.said());
+    // A and C have most of the traffic, and the same content again and again.
+    let content = oncewire_testkit::content::incompressible(9, 1_000_000);
+    std::fs::write(net.place("file"), &content).unwrap();
+    let mut server = net.network.command(2, python.to_str().unwrap());
+    server.args(["-m", "http.server", "--bind", "10.3.0.1", "8080"]);
+    server.current_dir(net.network.dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = Running::start(&mut server).unwrap();
+    let download = |net: &Controlled| {
+        let mut client = net.network.command(0, curl.to_str().unwrap());
+        let url = "http://10.3.0.1:8080/file";
+        let output = finish(client.args(["-s", "--max-time", "25", url]));
+        output.status.success() && output.stdout == content
+    };
+    wait_until("the server answers", || download(&net));
+    let first = net.settled(&[0, 1, 2, 3]).unwrap_or(1);
+    wait_until("a plan is made from what was measured", || {
+        assert!(download(&net));
+        net.settled(&[0, 1, 2, 3]).is_some_and(|plan| plan > first)
+            && net.said().contains("what enters at C differs")
+    });
+    let sent = |net: &Controlled| net.ends[2].number("/sent/datagram_bytes");
+    wait_until("a download takes a tenth", || {
+        let before = sent(&net);
+        assert!(download(&net));
+        (sent(&net) - before) * 10 < content.len() as u64
+    });
+    let why = net.ask(&["why", "C", "A"]).unwrap();
+    assert!(why["uncached"].as_f64().unwrap() < 0.1, "{why}");
+    assert!(why["volume"].as_f64().unwrap() > 1000.0, "{why}");
+    assert_eq!(why["repeats"][0][0], "A", "{why}");
+    let plan = net.ask(&["plan"]).unwrap();
+    assert_eq!(plan["network"], "star");
+
+    // It is killed: packets go on. A node starts with what it has on disk.
+    succeed(Command::new("kill").args(["-KILL", &net.pid()]));
+    net.controller.take().unwrap().wait(crate::support::PATIENCE).unwrap();
+    assert!(net.ask(&["status"]).is_none());
+    let version = net.ends[3].number("/plan_version");
+    net.ends[3].kill();
+    net.ends[3] = net.start(3);
+    wait_until("D is back", || net.ends[3].is_up());
+    assert_eq!(net.ends[3].number("/plan_version"), version);
+    assert!(net.network.ping(3, &["-c", "5", "10.1.0.1"]) && download(&net));
+    net.start_controller();
+    wait_until("all nodes have joined again", || net.settled(&[0, 1, 2, 3]) >= Some(version));
+
+    // A dead node holds up no plan, and is in the next one when it is back.
+    net.ends[3].kill();
+    wait_until("plans leave D out", || {
+        net.settled(&[0, 1, 2]).is_some() && net.ask(&["why", "A", "D"]).is_none()
+    });
+    let status = net.ask(&["status"]).unwrap();
+    assert_eq!(status["nodes"][3]["phase"], "down", "{status}");
+    assert!(download(&net));
+    net.ends[3] = net.start(3);
+    wait_until("D is in the plan again", || {
+        net.settled(&[0, 1, 2, 3]).is_some() && net.ask(&["why", "A", "D"]).is_some()
+    });
+    assert!(net.network.ping(0, &["-c", "5", "10.4.0.1"]));
+
+    // C is emptied.
+    assert!(net.ask(&["drain", "C"]).is_some() && net.ask(&["drain", "Q"]).is_none());
+    wait_until("C is empty", || {
+        let why = net.ask(&["why", "A", "C"]);
+        net.settled(&[0, 1, 2, 3]).is_some() && why.is_some_and(|why| why["hops"][1]["bytes"] == 0)
+    });
+    let mut text = Command::new(ONCEWIRE);
+    let text = finish(text.args(["controller", "status", "--socket"]).arg(net.place("c.sock")));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("controller of star") && text.contains("drained"), "{text}");
+    for end in &net.ends {
+        let status = end.status().unwrap();
+        assert_eq!(status["carried"]["damaged"], 0, "{status}");
+        assert_eq!(status["carried"]["violations"], 0, "{status}");
+        assert_eq!(status["controller"]["connected"], true, "{status}");
+    }
+    // Another key than a node's is not let in, and a second controller not started.
+    let output = finish(
+        net.network
+            .command(0, ONCEWIRE)
+            .args(["controller", "--listen", "10.99.0.1:7080", "--key"])
+            .arg(net.place("c.key"))
+            .arg("--topology")
+            .arg(net.place("net.json"))
+            .arg("--store")
+            .arg(net.place("c.redb")),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("another process uses it"), "{said}");
 }
 
 /// A node with another secret does not connect, and one that does not fit the topology

@@ -80,7 +80,12 @@ fn units_are_sandboxed_and_valid() {
         oncewire_testkit::skip!("systemd-analyze is not installed");
     }
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
-    for unit in ["oncewire-serve.service", "oncewire-connect.service", "oncewire-link.service"] {
+    for unit in [
+        "oncewire-serve.service",
+        "oncewire-connect.service",
+        "oncewire-link.service",
+        "oncewire-controller.service",
+    ] {
         let mut command = Command::new("systemd-analyze");
         command.args(["security", "--offline=true", "--threshold=20", "--no-pager"]);
         let judged = finish(command.arg(examples.join(unit)));

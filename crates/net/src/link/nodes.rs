@@ -10,6 +10,7 @@ use super::{LinkConfig, LinkError, LinkStatus, Shared, Task, bind, connect};
 use crate::node::{Machine, Manifests, NodeCounters, Plans, SetupError, Step, Taken};
 use crate::sync::lock;
 use oncewire_packet::offload::MAX_PACKET;
+use oncewire_plan::measure::Counts;
 use oncewire_session::link::{Batch, Feedback, NodeKind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -74,6 +75,19 @@ impl Hops {
     /// Takes a new plan.
     pub(crate) fn take(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
         lock(&self.machine).take(manifests)
+    }
+
+    /// Takes a plan of a controller.
+    pub(crate) fn take_anyway(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        lock(&self.machine).take_anyway(manifests)
+    }
+
+    /// What was measured since the last time, with the `most` largest pairs, and counters.
+    pub(crate) fn measured(&self, most: usize) -> Option<(Counts, NodeCounters)> {
+        let now = self.shared.started.elapsed().as_nanos() as u64;
+        let mut machine = lock(&self.machine);
+        let counts = machine.measured(now, most)?;
+        Some((counts, machine.counters()))
     }
 
     /// Tells the neighbors that this node stops, and stops.

@@ -9,6 +9,7 @@
 //! ```
 
 mod machine;
+mod member;
 mod part;
 mod plans;
 mod record;
@@ -18,6 +19,7 @@ mod setup;
 mod tests;
 
 pub use machine::{FORMAT, Machine, NodeCounters, NodeSettings, Step};
+pub use member::{MemberConfig, MemberStatus, SavedPlanError, plan_digest, saved_plan};
 pub use plans::{Plans, Taken};
-pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, start};
+pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, follow, start};
 pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};

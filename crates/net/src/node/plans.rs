@@ -12,6 +12,11 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Nanoseconds after which a notice that nobody has answered is sent again.
 const AGAIN: u64 = 1_000_000_000;
+/// Nanoseconds after which a path that the newest plan does not have is waited for no more: a node or
+/// a link on it may be gone for good. What was not told there is mended by rejections.
+const PATIENCE: u64 = 10 * AGAIN;
+/// Nanoseconds after which a plan that waits replaces those before it, with empty caches.
+const OVERDUE: u64 = 60 * AGAIN;
 /// Nanoseconds after which an ingress tells nodes again which plan it has: some may have restarted.
 const REMIND: u64 = 30 * AGAIN;
 
@@ -50,6 +55,8 @@ pub(super) struct Versions {
     phase: Phase,
     /// When notices are sent again.
     due: u64,
+    /// Since when it is so; none before the first tick.
+    since: Option<u64>,
 }
 
 struct Next {
@@ -58,6 +65,8 @@ struct Next {
     released: BTreeSet<u32>,
     /// Whether the ingress here does.
     has_switched: bool,
+    /// Whether paths that the newest plan does not have are waited for no more.
+    has_waited: bool,
 }
 
 /// What the ingress here has to say, and the paths where it is not answered yet.
@@ -71,7 +80,7 @@ enum Phase {
 impl Versions {
     pub(super) fn new(current: Part) -> Versions {
         let phase = Phase::Releasing(current.plan, beginning([&current]));
-        Versions { current, next: None, waiting: None, phase, due: 0 }
+        Versions { current, next: None, waiting: None, phase, due: 0, since: None }
     }
 
     fn newest(&self) -> PlanId {
@@ -84,6 +93,35 @@ impl Versions {
         plan.version < self.current.plan.version
             || plan == self.current.plan
             || self.next.as_ref().is_some_and(|next| next.part.plan == plan)
+    }
+
+    /// Whether a path is in this plan, and in all that come after it.
+    fn stays(&self, since: PlanId, path: u32) -> bool {
+        let next = self.next.as_ref().map(|next| &next.part);
+        let parts = [Some(&self.current), next, self.waiting.as_ref()].into_iter().flatten();
+        let mut later = parts.skip_while(|part| part.plan != since);
+        later.all(|part| part.places.contains_key(&path))
+    }
+
+    /// Gives paths up that a newer plan does not have, and that were waited for long enough.
+    fn give_up(&mut self, now: u64) {
+        if now.saturating_sub(*self.since.get_or_insert(now)) < PATIENCE {
+            return;
+        }
+        if let Phase::Releasing(plan, open) = &self.phase {
+            let (plan, mut left) = (*plan, open.clone());
+            left.retain(|&path| self.stays(plan, path));
+            self.phase = Phase::Releasing(plan, left);
+        }
+        if let Some(next) = &mut self.next {
+            next.has_waited = true;
+        }
+    }
+
+    /// The plan that waits, if it has done so for too long: some node has left out the one before it.
+    fn overdue(&mut self, now: u64) -> Option<Part> {
+        let since = self.since.filter(|since| now.saturating_sub(*since) >= OVERDUE);
+        since.and_then(|_| self.waiting.take())
     }
 
     fn is_settled(&self) -> bool {
@@ -138,12 +176,35 @@ impl Machine {
         }
         part.follows(before)?;
         self.fits(part.memory(Some(before)))?;
-        if self.versions.next.is_some() || !self.versions.is_settled() {
+        // Where only paths are open that it does not have, nobody may be left to answer.
+        let is_open = match &self.versions.phase {
+            Phase::Releasing(_, open) => open.iter().any(|path| part.places.contains_key(path)),
+            Phase::Asking(_) => true,
+        };
+        if self.versions.next.is_some() || is_open {
             self.versions.waiting = Some(part);
+            self.versions.since = None;
             return Ok(Taken::Waits);
         }
         self.begin(part);
         Ok(Taken::Begun)
+    }
+
+    /// [`Machine::take`] for a plan that may be the first of another controller: one whose paths do not
+    /// go on with those of this node begins anew, with empty caches.
+    ///
+    /// # Errors
+    /// [`SetupError`], but not [`SetupError::Changed`].
+    pub fn take_anyway(&mut self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        match self.take(manifests) {
+            Err(SetupError::Changed(_)) => {
+                let part = Part::new(&self.network, self.me, manifests, self.settings.rules)?;
+                self.fits(part.memory(None))?;
+                self.replace(part)?;
+                Ok(Taken::Replaced)
+            }
+            taken => taken,
+        }
     }
 
     pub(super) fn fits(&self, needed: u64) -> Result<(), SetupError> {
@@ -188,13 +249,21 @@ impl Machine {
         if !has_switched {
             self.versions.phase = Phase::Asking(beginning([&part]));
         }
-        self.versions.next = Some(Next { part, released: BTreeSet::new(), has_switched });
-        self.versions.due = 0;
+        let released = BTreeSet::new();
+        self.versions.next = Some(Next { part, released, has_switched, has_waited: false });
+        (self.versions.due, self.versions.since) = (0, None);
     }
 
     /// Sends what neighbors have not answered, `now` nanoseconds since the start; and goes on with
     /// plans. To be called every so often, a few times a second.
     pub fn tick(&mut self, now: u64, out: &mut Vec<Step>) {
+        self.versions.give_up(now);
+        if let Some(part) = self.versions.overdue(now)
+            && self.fits(part.memory(None)).is_ok()
+        {
+            // Without memory for its tables, the node goes on with what it has.
+            let _ = self.replace(part);
+        }
         self.advance(out);
         if now < self.versions.due {
             return;
@@ -315,6 +384,7 @@ impl Machine {
             (None, _) => *entrance = None,
         }
         versions.phase = Phase::Releasing(plan, beginning([&versions.current, &next.part]));
+        versions.since = None;
         self.counters.plans += 1;
         true
     }
@@ -323,8 +393,10 @@ impl Machine {
     fn is_released(&self) -> bool {
         let Some(next) = &self.versions.next else { return false };
         let cached = |(_, place): &(&u32, &Place)| place.before.is_some() && place.device.is_some();
-        next.has_switched
-            && self.places.iter().filter(cached).all(|(path, _)| next.released.contains(path))
+        let plan = next.part.plan;
+        let is_given_up = |path: &u32| next.has_waited && !self.versions.stays(plan, *path);
+        let is_done = |path: &u32| next.released.contains(path) || is_given_up(path);
+        next.has_switched && self.places.iter().filter(cached).all(|(path, _)| is_done(path))
     }
 
     /// The old plan goes.

@@ -1,17 +1,22 @@
 //! A node on sockets.
 
+use super::member::{MemberConfig, MemberStatus, Membership};
 use super::record::OVERHEAD;
-use super::{Machine, Manifests, NodeSettings, RunningNetwork, SetupError, Taken};
+use super::{
+    Machine, Manifests, NodeCounters, NodeSettings, Plans, RunningNetwork, SetupError, Taken,
+};
 use crate::keys::{Peer, PublicKey, SecretKey};
 use crate::link::{
     DeviceConfig, Hops, IpNet, LinkConfig, LinkError, Matching, PeerConfig, Policy, Shaping,
     Sharing, Timing, largest_datagram,
 };
 use crate::status::NodeStatus;
+use crate::sync::lock;
+use oncewire_plan::measure::Counts;
 use oncewire_session::link::SEAL;
 use ring::digest::{SHA256, digest};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Parameters of a node.
 #[derive(Clone, Debug)]
@@ -43,6 +48,9 @@ pub struct NodeConfig {
     pub timing: Timing,
     /// Program and version, for the status.
     pub agent: String,
+    /// Its controller, if it has one; then its manifests may be none, or those of
+    /// [`saved_plan`](super::saved_plan).
+    pub controller: Option<MemberConfig>,
 }
 
 /// Why a node cannot start.
@@ -73,8 +81,14 @@ pub enum NodeError {
 /// A node that runs. It stops when this is dropped.
 pub struct RunningNode {
     hops: Hops,
-    name: String,
+    pub(super) name: String,
     neighbors: Vec<String>,
+    /// Numbers of these.
+    numbers: Vec<usize>,
+    pub(super) digest: String,
+    pub(super) memory: Option<u64>,
+    pub(super) agent: String,
+    controller: Option<Arc<Mutex<MemberStatus>>>,
 }
 
 /// MTU of the access device: packets of this size fit a datagram on every hop, encoded or not.
@@ -125,7 +139,13 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     let mut seed = [0; 8];
     seed.copy_from_slice(&digest(&SHA256, &config.network_secret).as_ref()[..8]);
     let settings = NodeSettings { seed: u64::from_le_bytes(seed), ..NodeSettings::default() };
-    let machine = Machine::new(Arc::new(network), me, &manifests, settings, config.memory)?;
+    let digest = network.digest();
+    let mut machine = Machine::new(Arc::new(network), me, &manifests, settings, config.memory)?;
+    if let Some(controller) = &config.controller
+        && has_access
+    {
+        machine.measure(controller.measure).map_err(SetupError::Engine)?;
+    }
     let link = LinkConfig {
         secret,
         listen: Some(config.listen),
@@ -136,10 +156,32 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
         // The MTU of the device is that of the whole network, whatever one hop carries.
         shaping: Shaping { split: true, ..Shaping::default() },
         timing: config.timing,
-        agent: config.agent,
+        agent: config.agent.clone(),
     };
     let hops = Hops::start(link, has_access, machine, alpn)?;
-    Ok(RunningNode { hops, name, neighbors: labels })
+    let controller = config.controller.as_ref().map(|controller| {
+        let address = controller.address.to_string();
+        Arc::new(Mutex::new(MemberStatus { address, ..MemberStatus::default() }))
+    });
+    Ok(RunningNode {
+        hops,
+        name,
+        neighbors: labels,
+        numbers: neighbors,
+        digest,
+        memory: config.memory,
+        agent: config.agent,
+        controller,
+    })
+}
+
+/// Joins a node's controller, again and again, until the future is dropped. Without a controller, it
+/// never ends, either.
+pub async fn follow(node: Arc<RunningNode>, secret: SecretKey, config: Option<MemberConfig>) {
+    match (config, node.controller.clone()) {
+        (Some(config), Some(status)) => Membership { config, secret, node, status }.run().await,
+        _ => std::future::pending().await,
+    }
 }
 
 impl RunningNode {
@@ -156,7 +198,26 @@ impl RunningNode {
             cached_packets,
             carried,
             hops,
+            controller: self.controller.as_ref().map(|status| lock(status).clone()),
         }
+    }
+
+    /// [`Machine::take_anyway`], for plans of a controller.
+    pub(super) fn take_anyway(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
+        self.hops.take_anyway(manifests)
+    }
+
+    /// Its plans, and the numbers of the neighbors that it is not connected with.
+    pub(super) fn plans_and_down(&self) -> (Plans, Vec<u32>) {
+        let (hops, _, _, plans) = self.hops.status();
+        let down = hops.peers.iter().zip(&self.numbers);
+        let down = down.filter(|(peer, _)| peer.connection.is_none());
+        (plans, down.map(|(_, &number)| number as u32).collect())
+    }
+
+    /// What was measured since the last time, and counters.
+    pub(super) fn measured(&self, most: usize) -> Option<(Counts, NodeCounters)> {
+        self.hops.measured(most)
     }
 
     /// Takes a new plan while packets flow ([`Machine::take`]).
@@ -176,27 +237,5 @@ impl RunningNode {
 /// The application protocol between nodes: it has a digest of the network's secret, and of the topology as
 /// far as paths depend on it, so that nodes with others do not connect.
 fn protocol(secret: &[u8], network: &RunningNetwork) -> Vec<u8> {
-    let mut all = ring::digest::Context::new(&SHA256);
-    let mut add = |bytes: &[u8]| {
-        all.update(&(bytes.len() as u64).to_le_bytes());
-        all.update(bytes);
-    };
-    add(secret);
-    let map = &network.network;
-    for ((node, key), prefixes) in map.nodes.iter().zip(&network.keys).zip(&network.prefixes) {
-        add(node.id.as_bytes());
-        add(key.map_or([0; 32], |key| key.0).as_slice());
-        let mut prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
-        prefixes.sort();
-        prefixes.iter().for_each(|prefix| add(prefix.as_bytes()));
-        add(b"");
-    }
-    for link in &map.links {
-        add(&link.from.0.to_le_bytes());
-        add(&link.to.0.to_le_bytes());
-        add(&link.weight.to_le_bytes());
-    }
-    let digest = all.finish();
-    let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("oncewire-node/2 {hex}").into_bytes()
+    format!("oncewire-node/2 {}", network.digest_with(secret)).into_bytes()
 }

@@ -1,10 +1,10 @@
 //! What a node knows before it starts: the network, and the manifests of a plan.
 
-use crate::keys::PublicKey;
+use crate::keys::{Peer, PublicKey};
 use crate::target::Target;
 use ipnet::IpNet;
 use oncewire_packet::prefix::Prefixes;
-use oncewire_plan::manifest::{DeviceManifest, IngressManifest};
+use oncewire_plan::manifest::{DeviceManifest, IngressManifest, Plan};
 use oncewire_plan::topology::{self, Member};
 use oncewire_plan::{DeviceId, Error, LinkId, Network, NodeId, Unwatched, engine::Route, routing};
 use std::collections::{BTreeMap, HashMap};
@@ -183,6 +183,67 @@ impl RunningNetwork {
         &self.network.nodes[node].id
     }
 
+    /// Whether a link leads from one node to another.
+    fn has_link(&self, from: usize, to: usize) -> bool {
+        let mut links = self.network.links.iter();
+        links.any(|link| (link.from.index(), link.to.index()) == (from, to))
+    }
+
+    /// The map.
+    pub fn map(&self) -> &Network {
+        &self.network
+    }
+
+    /// Whether networks are behind each node.
+    pub fn ends(&self) -> Vec<bool> {
+        self.prefixes.iter().map(|prefixes| !prefixes.is_empty()).collect()
+    }
+
+    /// The node with a key.
+    pub fn of_key(&self, key: &PublicKey) -> Option<usize> {
+        self.keys.iter().position(|one| one.as_ref() == Some(key))
+    }
+
+    /// The keys of all nodes that have one, with their names.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = Peer> + '_ {
+        let named = |(key, node): (&Option<PublicKey>, &oncewire_plan::network::Node)| {
+            let name = Some(node.id.clone());
+            key.map(|key| Peer { name, ..Peer::from(key) })
+        };
+        self.keys.iter().zip(&self.network.nodes).filter_map(named)
+    }
+
+    /// A digest of what nodes must agree on, in hexadecimal digits: names, keys, prefixes and links.
+    pub fn digest(&self) -> String {
+        self.digest_with(&[])
+    }
+
+    /// The same with the network's secret.
+    pub(crate) fn digest_with(&self, secret: &[u8]) -> String {
+        let mut all = ring::digest::Context::new(&ring::digest::SHA256);
+        let mut add = |bytes: &[u8]| {
+            all.update(&(bytes.len() as u64).to_le_bytes());
+            all.update(bytes);
+        };
+        add(secret);
+        for ((node, key), prefixes) in self.network.nodes.iter().zip(&self.keys).zip(&self.prefixes)
+        {
+            add(node.id.as_bytes());
+            add(key.map_or([0; 32], |key| key.0).as_slice());
+            let mut prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+            prefixes.sort();
+            prefixes.iter().for_each(|prefix| add(prefix.as_bytes()));
+            add(b"");
+        }
+        for link in &self.network.links {
+            add(&link.from.0.to_le_bytes());
+            add(&link.to.0.to_le_bytes());
+            add(&link.weight.to_le_bytes());
+        }
+        let digest = all.finish();
+        digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Nodes that share a link with a node, ascending.
     pub fn neighbors(&self, node: usize) -> Vec<usize> {
         let mut found: Vec<usize> = Vec::new();
@@ -248,6 +309,14 @@ impl Manifests {
         Ok(Manifests { devices, ingresses })
     }
 
+    /// The manifests of a plan.
+    ///
+    /// # Errors
+    /// [`SetupError::Slices`] for a plan of redundancy-aware routes.
+    pub fn of_plan(plan: &Plan) -> Result<Manifests, SetupError> {
+        Manifests::new(plan.device_manifests(), plan.ingress_manifests())
+    }
+
     /// Which plan these are of.
     pub fn id(&self) -> PlanId {
         if self.version() == 0 {
@@ -285,33 +354,44 @@ pub(crate) struct PathWay {
     pub(crate) route: Route,
 }
 
-/// The ways of all paths of a plan: the shortest ones, as the planner has them.
+/// The ways of all paths of a plan: through its nodes if these are its devices; else the shortest ones,
+/// as the planner has them.
 pub(crate) fn ways(
     running: &RunningNetwork,
     manifests: &Manifests,
 ) -> Result<Vec<PathWay>, SetupError> {
     let network = &running.network;
-    let of_link = devices_of_links(running, manifests)?;
+    let (of_link, of_device) = devices_of_links(running, manifests)?;
     let stranger = |name: &str| SetupError::Stranger(name.into());
-    let mut pairs: Vec<(NodeId, NodeId)> = Vec::new();
+    // Devices of whole nodes say the way, whatever it is; the others are on the shortest one.
+    let mut ways = Vec::new();
+    let (mut pairs, mut shortest) = (Vec::<(NodeId, NodeId)>::new(), Vec::new());
     for manifest in &manifests.ingresses {
         let from = running.node(manifest.name()).map_err(|_| stranger(manifest.name()))?;
         for path in manifest.paths() {
             let to = running.node(&path.egress).map_err(|_| stranger(&path.egress))?;
-            pairs.push((NodeId::new(from), NodeId::new(to)));
+            let planned = manifest.devices(path);
+            let nodes = through_nodes(running, &of_device, (from, to), &planned);
+            if nodes.is_empty() {
+                shortest.push(ways.len());
+                pairs.push((NodeId::new(from), NodeId::new(to)));
+            }
+            let route = Route::through(planned.into_iter().map(Some).collect());
+            ways.push(PathWay { id: path.id.0, ingress: manifest.ingress(), nodes, route });
         }
     }
     let routes = routing::shortest_paths_between(network, &pairs, &Unwatched)?;
+    let mut routes: HashMap<usize, _> = shortest.into_iter().zip(routes).collect();
     let paths = manifests
         .ingresses
         .iter()
         .flat_map(|manifest| manifest.paths().iter().map(move |path| (manifest, path)));
-    let mut ways = Vec::with_capacity(pairs.len());
     let mut seen = BTreeMap::new();
-    for ((manifest, path), route) in paths.zip(routes) {
+    for (at, (manifest, path)) in paths.enumerate() {
         if let Some(other) = seen.insert(path.id, manifest.name()) {
             return Err(SetupError::Twice(format!("path {} ({other})", path.id)));
         }
+        let Some(route) = routes.remove(&at) else { continue };
         // The plan may leave devices out that save nothing.
         let planned = manifest.devices(path);
         let devices: Vec<Option<DeviceId>> = route
@@ -325,21 +405,39 @@ pub(crate) fn ways(
             return Err(SetupError::OtherWay { from, to });
         }
         let after = route.links.iter().map(|&link| network.links[link].to.index());
-        ways.push(PathWay {
-            id: path.id.0,
-            ingress: manifest.ingress(),
-            nodes: std::iter::once(route.from.index()).chain(after).collect(),
-            route: known,
-        });
+        ways[at].nodes = std::iter::once(route.from.index()).chain(after).collect();
+        ways[at].route = known;
     }
     Ok(ways)
 }
 
-/// The device that each link leads to.
+/// The nodes of a way whose devices are nodes in a row, from the first to the last; none if they are
+/// not.
+fn through_nodes(
+    running: &RunningNetwork,
+    of_device: &HashMap<DeviceId, usize>,
+    (from, to): (usize, usize),
+    devices: &[DeviceId],
+) -> Vec<usize> {
+    let mut nodes = vec![from];
+    for device in devices {
+        let (Some(&last), Some(&node)) = (nodes.last(), of_device.get(device)) else {
+            return Vec::new();
+        };
+        if nodes.contains(&node) || !running.has_link(last, node) {
+            return Vec::new();
+        }
+        nodes.push(node);
+    }
+    if nodes.len() > 1 && nodes.last() == Some(&to) { nodes } else { Vec::new() }
+}
+
+/// The device that each link leads to, and the nodes of devices that serve whole nodes.
+#[expect(clippy::type_complexity, reason = "both are plain")]
 fn devices_of_links(
     running: &RunningNetwork,
     manifests: &Manifests,
-) -> Result<Vec<Option<DeviceId>>, SetupError> {
+) -> Result<(Vec<Option<DeviceId>>, HashMap<DeviceId, usize>), SetupError> {
     let network = &running.network;
     let links: HashMap<String, usize> =
         (0..network.links.len()).map(|link| (network.link_name(LinkId::new(link)), link)).collect();
@@ -359,5 +457,6 @@ fn devices_of_links(
     for (device, link) in of_link.iter_mut().zip(&network.links) {
         *device = device.or(of_node[link.to.index()]);
     }
-    Ok(of_link)
+    let whole = of_node.iter().enumerate().filter_map(|(node, device)| Some(((*device)?, node)));
+    Ok((of_link, whole.collect()))
 }

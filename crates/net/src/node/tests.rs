@@ -1,5 +1,6 @@
 //! Whole networks of nodes without sockets; the emulator is the judge.
 
+mod controlled;
 mod plans;
 
 use super::record::{PathPacket, Reason, Rejected, fields_of, invariant, take_path};

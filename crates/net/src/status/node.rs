@@ -1,7 +1,7 @@
 //! The state of a node of a network.
 
 use super::{FORMAT, LinkStatus, serial};
-use crate::node::NodeCounters;
+use crate::node::{MemberStatus, NodeCounters};
 use serde::{Serialize, Serializer};
 
 /// A node.
@@ -25,6 +25,8 @@ pub struct NodeStatus {
     pub carried: NodeCounters,
     /// Its hops.
     pub hops: LinkStatus,
+    /// Its controller, if it has one.
+    pub controller: Option<MemberStatus>,
 }
 
 #[derive(Serialize)]
@@ -41,8 +43,16 @@ struct Keys<'a> {
     cached_packets: u64,
     #[serde(with = "serial::named")]
     carried: NodeCounters,
+    controller: Option<Controller<'a>>,
     #[serde(flatten)]
     hops: &'a LinkStatus,
+}
+
+#[derive(Serialize)]
+struct Controller<'a> {
+    address: &'a str,
+    connected: bool,
+    last_failure: Option<&'a str>,
 }
 
 impl Serialize for NodeStatus {
@@ -59,6 +69,11 @@ impl Serialize for NodeStatus {
             cached_bytes: self.cached_bytes,
             cached_packets: self.cached_packets,
             carried: self.carried,
+            controller: self.controller.as_ref().map(|one| Controller {
+                address: &one.address,
+                connected: one.connected,
+                last_failure: one.last_failure.as_deref(),
+            }),
             hops: &self.hops,
         }
         .serialize(serializer)

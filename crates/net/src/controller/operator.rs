@@ -1,0 +1,243 @@
+//! What operators ask a running controller, on its Unix socket: one line of JSON, and one in answer.
+
+use super::explain::{self, Why};
+use super::{Desk, Input, ToDesk};
+use oncewire_plan::control::{NodeView, Phase, View};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// Longest request, in bytes.
+const MOST: u64 = 16 << 10;
+/// How long a request may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a request may take in all.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Requests at once.
+const AT_ONCE: usize = 16;
+/// Version of the answers.
+const FORMAT: u32 = 1;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// The state of everything.
+    Status,
+    /// The plan that is handed out, as JSON.
+    Plan,
+    /// A new plan now.
+    PlanNow,
+    /// Why the packets of a pair are cached where they are.
+    Why {
+        /// The ingress.
+        from: String,
+        /// The egress.
+        to: String,
+    },
+    /// Empty a node, or use it again.
+    Drain {
+        /// The node.
+        node: String,
+        /// Whether it is to be empty.
+        on: bool,
+    },
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The state.
+    Status(Box<Status>),
+    /// The plan.
+    Plan(String),
+    /// The path.
+    Why(Why),
+    /// It will be done.
+    Done,
+    /// It cannot be done: one line.
+    Failed(String),
+}
+
+/// The state of a controller: times in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    format: u32,
+    role: &'static str,
+    version: String,
+    key: String,
+    address: String,
+    uptime: f64,
+    network: String,
+    plan: u64,
+    reason: Option<String>,
+    /// Bytes times links per second without the plan, and saved, as planned.
+    footprint: Option<[f64; 2]>,
+    seconds_since_plan: Option<f64>,
+    planning: bool,
+    failed: Option<String>,
+    rollout: Option<Progress>,
+    unreachable: Vec<(String, String)>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Progress {
+    /// Nodes that carry out the plan alone, of all.
+    done: usize,
+    of: usize,
+    /// Time from the first to the last node that had it.
+    spread: Option<f64>,
+    /// Time until all carried it out alone.
+    seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Node {
+    name: String,
+    phase: &'static str,
+    version: Option<String>,
+    plan: Option<u64>,
+    round_trip: Option<f64>,
+    memory: Option<u64>,
+    drained: bool,
+    refused: Option<String>,
+    down: Vec<String>,
+    bytes_per_second: Option<f64>,
+    repeated_per_second: Option<f64>,
+    entered_bytes: u64,
+    encoded_bytes: u64,
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+impl Node {
+    fn new(view: NodeView) -> Node {
+        let phase = match view.phase {
+            Phase::Away => "away",
+            Phase::Down => "down",
+            Phase::Lacks => "lacks the plan",
+            Phase::Refuses => "refuses the plan",
+            Phase::Has => "has the plan",
+            Phase::Done => "done",
+        };
+        Node {
+            name: view.name,
+            phase,
+            version: view.agent,
+            plan: view.version,
+            round_trip: view.round_trip.map(seconds),
+            memory: view.memory,
+            drained: view.is_drained,
+            refused: view.refused,
+            down: view.down,
+            bytes_per_second: view.rates.map(|rates| rates.0),
+            repeated_per_second: view.rates.map(|rates| rates.1),
+            entered_bytes: view.carried.0,
+            encoded_bytes: view.carried.1,
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn operate(&mut self, request: &Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Plan => match self.controller.plan() {
+                Some(plan) => Answer::Plan(plan.to_json()),
+                None => Answer::Failed("there is no plan yet".into()),
+            },
+            Request::PlanNow => {
+                self.step(Input::PlanNow);
+                Answer::Done
+            }
+            Request::Why { from, to } => {
+                explain::why(&self.controller, from, to).map_or_else(Answer::Failed, Answer::Why)
+            }
+            Request::Drain { node, on } => {
+                let nodes = &self.controller.network().nodes;
+                match nodes.iter().position(|one| one.id == *node) {
+                    Some(at) => {
+                        self.step(Input::Drain(at, *on));
+                        Answer::Done
+                    }
+                    None => Answer::Failed(format!("the topology has no node {node}")),
+                }
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let now = self.now();
+        let view: View = self.controller.view(now);
+        let rollout = view.rollout.map(|rollout| Progress {
+            done: view.nodes.iter().filter(|node| node.phase == Phase::Done).count(),
+            of: view.nodes.len(),
+            spread: rollout.first.zip(rollout.last).map(|(first, last)| seconds(last - first)),
+            seconds: rollout.ended.map(|ended| seconds(ended - rollout.began)),
+        });
+        Status {
+            format: FORMAT,
+            role: "controller",
+            version: self.agent.clone(),
+            key: self.key.clone(),
+            address: self.address.to_string(),
+            uptime: seconds(now),
+            network: view.network,
+            plan: view.plan.version,
+            reason: view.reason,
+            footprint: view.worth.map(|worth| [worth.before, worth.saved]),
+            seconds_since_plan: view.planned.map(seconds),
+            planning: view.is_planning,
+            failed: view.failed,
+            rollout,
+            unreachable: view.unreachable,
+            nodes: view.nodes.into_iter().map(Node::new).collect(),
+        }
+    }
+}
+
+/// How requests and answers are written: JSON, by whoever has a library for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Codec {
+    pub(crate) read: fn(&[u8]) -> Result<Request, String>,
+    pub(crate) write: fn(&Answer) -> String,
+}
+
+/// Answers operators on a socket.
+pub(crate) async fn serve(listener: UnixListener, desk: ToDesk, codec: Codec) {
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            let _slot = slot;
+            let _ = tokio::time::timeout(LIMIT, one(stream, &desk, codec)).await;
+        });
+    }
+}
+
+async fn one(stream: UnixStream, desk: &ToDesk, codec: Codec) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut line = Vec::new();
+    let mut read = BufReader::new(read.take(MOST));
+    let arrived = tokio::time::timeout(PATIENCE, read.read_until(b'\n', &mut line)).await;
+    arrived.unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
+    let answer = match (codec.read)(&line) {
+        Ok(request) => desk.answer(request).await,
+        Err(error) => Answer::Failed(format!("not a request: {error}")),
+    };
+    write.write_all((codec.write)(&answer).as_bytes()).await?;
+    write.shutdown().await
+}

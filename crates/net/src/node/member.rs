@@ -1,0 +1,294 @@
+//! A node's connection with a controller: `docs/NETWORK.md`, section 6.
+
+use super::{Manifests, PlanId, Plans, RunningNode, SetupError};
+use crate::controller::wire;
+use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Stage};
+use crate::keys::{AuthorizedPeers, Peer, PublicKey, SecretKey};
+use crate::log_limit::Changes;
+use crate::sockets::{dial, lookup};
+use crate::sync::lock;
+use crate::target::Target;
+use crate::tls::{self, Credential};
+use oncewire_plan::control::{
+    FORMAT, FromNode, Join, MAX_PAIRS, MAX_TO_NODE, NodeState, PlanRef, Report, ToNode, plain,
+};
+use oncewire_plan::manifest::{MAX_DOCUMENT, Plan};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio_rustls::TlsConnector;
+use tracing::{error, info, warn};
+
+/// How often a node looks whether its plans or its neighbors have changed.
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest time without a message to the controller.
+const SAY: Duration = Duration::from_secs(5);
+/// Shortest and longest pause before the next attempt to connect.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// Reports come no faster than this, whatever the controller says.
+const LEAST_REPORT: Duration = Duration::from_secs(1);
+
+/// A controller, and what a node keeps of it.
+#[derive(Clone, Debug)]
+pub struct MemberConfig {
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it is.
+    pub address: Target,
+    /// File with the newest plan that the node has taken.
+    pub plan: PathBuf,
+    /// Bytes of the store with which the node measures what enters.
+    pub measure: u64,
+}
+
+/// A plan on disk that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SavedPlanError {
+    /// The file.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Its path.
+        path: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Its content.
+    #[error("{path}: {source}")]
+    Plan {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        source: Box<oncewire_plan::Error>,
+    },
+    /// Of a plan that nodes cannot carry out.
+    #[error("{path}: {source}")]
+    Setup {
+        /// Its path.
+        path: String,
+        /// Why not.
+        source: Box<SetupError>,
+    },
+}
+
+/// Why there is no connection with the controller.
+#[derive(Debug, thiserror::Error)]
+enum MemberError {
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error("the connection ended: {0}")]
+    Io(#[from] io::Error),
+    #[error("the controller refuses this node: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Message(#[from] oncewire_plan::control::MessageError),
+}
+
+/// The state of the connection, for the node's status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemberStatus {
+    /// Where the controller is.
+    pub address: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Why the last attempt failed, unless it is connected.
+    pub last_failure: Option<String>,
+}
+
+/// Reads the plan that a node saved; none if it has saved none.
+///
+/// # Errors
+/// [`SavedPlanError`].
+pub fn saved_plan(path: &Path) -> Result<Option<Manifests>, SavedPlanError> {
+    let shown = || path.display().to_string();
+    let read = || {
+        if fs::metadata(path)?.len() > MAX_DOCUMENT as u64 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        fs::read_to_string(path)
+    };
+    let text = match read() {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(SavedPlanError::Read { path: shown(), source }),
+    };
+    let plan = Plan::from_json(&text);
+    let plan = plan.map_err(|source| SavedPlanError::Plan {
+        path: shown(),
+        source: Box::new(source.into()),
+    })?;
+    let manifests = Manifests::of_plan(&plan);
+    manifests
+        .map(Some)
+        .map_err(|source| SavedPlanError::Setup { path: shown(), source: Box::new(source) })
+}
+
+/// Replaces the saved plan, so that either the old or the new one is there whatever happens.
+fn save_plan(path: &Path, text: &str) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The digest of a plan, as nodes and controllers tell plans apart.
+pub fn plan_digest(plan: &Plan) -> u64 {
+    Manifests::of_plan(plan).map_or(0, |manifests| manifests.id().digest)
+}
+
+fn reference(plan: PlanId) -> PlanRef {
+    PlanRef { version: plan.version, digest: plan.digest }
+}
+
+/// Connects a node with its controller, again and again, until it is aborted.
+pub(super) struct Membership {
+    pub(super) config: MemberConfig,
+    pub(super) secret: SecretKey,
+    pub(super) node: Arc<RunningNode>,
+    pub(super) status: Arc<Mutex<MemberStatus>>,
+}
+
+impl Membership {
+    pub(super) async fn run(self) {
+        let (mut pause, mut failures) = (RETRY.0, Changes::default());
+        loop {
+            let began = Instant::now();
+            let Err(error) = self.attempt().await;
+            if failures.pass(&error.to_string(), Instant::now()) {
+                warn!(controller = %self.config.address, %error, "no controller; packets go on with the plan that is there");
+            }
+            {
+                let mut status = lock(&self.status);
+                (status.connected, status.last_failure) = (false, Some(error.to_string()));
+            }
+            if began.elapsed() > RETRY.1 {
+                pause = RETRY.0;
+            }
+            // Random, so that nodes do not come back in step.
+            let spread = crate::endpoint::random().map_or(0, |[random, ..]| random % 64) as u32;
+            tokio::time::sleep(pause * (64 + spread) / 96).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// One connection, until it ends.
+    async fn attempt(&self) -> Result<std::convert::Infallible, MemberError> {
+        let address = &self.config.address;
+        let addresses = lookup(address.host(), address.port())
+            .await
+            .map_err(|source| HandshakeError::Resolve { server: address.clone(), source })?;
+        let only = AuthorizedPeers::new([Peer::from(self.config.key)]);
+        let config = tls::client_config_for(&self.secret, &only, Credential::RawKey, wire::ALPN)
+            .map_err(HandshakeError::Peer)?;
+        let stream = dial(&addresses, HANDSHAKE_TIMEOUT)
+            .await
+            .map_err(|source| HandshakeError::Io { stage: Stage::Tcp, source })?;
+        let handshake = TlsConnector::from(config).connect(tls::server_name(), stream);
+        let limit = HANDSHAKE_TIMEOUT;
+        let stream = tokio::time::timeout(limit, handshake)
+            .await
+            .map_err(|_| HandshakeError::TimedOut { stage: Stage::Tls, limit })?
+            .map_err(|error| HandshakeError::of_tls(error, Credential::RawKey))?;
+        let (read, mut write) = tokio::io::split(stream);
+        let mut incoming = wire::Incoming::new(read, MAX_TO_NODE);
+
+        let mut said = self.state();
+        let join = Join {
+            format: FORMAT,
+            name: self.node.name.clone(),
+            network: self.node.digest.clone(),
+            memory: self.node.memory,
+            agent: self.node.agent.clone(),
+            state: said.clone(),
+        };
+        wire::write(&mut write, &FromNode::Join(join).write()).await?;
+        let (mut spoke, mut reported) = (Instant::now(), Instant::now());
+        let mut every: Option<Duration> = None;
+        loop {
+            let message = tokio::select! {
+                message = incoming.next() => Some(message?),
+                () = tokio::time::sleep(LOOK) => None,
+            };
+            match message.map(|bytes| ToNode::read(&bytes)).transpose()? {
+                Some(ToNode::Accept { report }) => {
+                    every = Some(Duration::from_millis(report).max(LEAST_REPORT));
+                    info!(controller = %address, "joined the controller");
+                    {
+                        let mut status = lock(&self.status);
+                        (status.connected, status.last_failure) = (true, None);
+                    }
+                    said = self.state();
+                    wire::write(&mut write, &FromNode::State(said.clone()).write()).await?;
+                    spoke = Instant::now();
+                }
+                Some(ToNode::Offer { plan }) => {
+                    if let Some(refusal) = self.take(plan).await {
+                        wire::write(&mut write, &refusal.write()).await?;
+                    }
+                }
+                Some(ToNode::Refuse { why }) => return Err(MemberError::Refused(plain(&why))),
+                None => {}
+            }
+            // Nothing is said before the controller has welcomed this node.
+            let Some(every) = every else { continue };
+            let state = self.state();
+            if state != said || spoke.elapsed() >= SAY {
+                wire::write(&mut write, &FromNode::State(state.clone()).write()).await?;
+                (said, spoke) = (state, Instant::now());
+            }
+            if reported.elapsed() >= every {
+                reported = Instant::now();
+                if let Some((counts, carried)) = self.node.measured(MAX_PAIRS) {
+                    let (entered, encoded) = (carried.entered_bytes, carried.encoded_bytes);
+                    let report = FromNode::Report(Report::new(counts, entered, encoded));
+                    wire::write(&mut write, &report.write()).await?;
+                }
+            }
+        }
+    }
+
+    /// Takes a plan, and saves it; or says why not.
+    async fn take(&self, text: String) -> Option<FromNode> {
+        let (node, path) = (self.node.clone(), self.config.plan.clone());
+        // Parsing a large plan takes a while, and so does the disk.
+        let work = tokio::task::spawn_blocking(move || {
+            let refused = |version: u64, why: &dyn std::fmt::Display| {
+                error!(plan = version, %why, "new plan refused; the node goes on with its plan");
+                Some(FromNode::Refused { version, why: plain(&why.to_string()) })
+            };
+            let plan = match Plan::from_json(&text) {
+                Ok(plan) => plan,
+                Err(error) => return refused(0, &error),
+            };
+            let version = plan.version();
+            let taken = Manifests::of_plan(&plan).and_then(|new| node.take_anyway(&new));
+            match taken {
+                Ok(taken) => info!(plan = version, ?taken, "a new plan from the controller"),
+                Err(error) => return refused(version, &error),
+            }
+            if let Err(error) = save_plan(&path, &text) {
+                let path = path.display();
+                warn!(%path, %error, "the plan is not saved: the node will start with an older one");
+            }
+            None
+        });
+        work.await.unwrap_or(None)
+    }
+
+    fn state(&self) -> NodeState {
+        let (Plans { current, next, waiting, settled }, down) = self.node.plans_and_down();
+        NodeState {
+            current: reference(current),
+            next: next.map(reference),
+            waiting: waiting.map(reference),
+            settled,
+            down,
+        }
+    }
+}
