@@ -40,7 +40,7 @@ pub fn run(
             answering.spawn(operator::serve(listener, controller.desk(), codec));
         }
         ready(controller.address());
-        let watchdog = service::ready("plans");
+        let watchdog = service::ready("plans", Vec::new());
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
