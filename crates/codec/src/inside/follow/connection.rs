@@ -1,93 +1,16 @@
 //! HTTP/2 in a flow: which of its bytes belong to which stream. Frames of different streams
 //! interleave, so each stream has an opener of its own. Only the content of DATA frames is opened.
 
+use crate::inside::follow::http2::{FrameHeader, PADDED, kind};
 use crate::inside::follow::opener::Opener;
 use crate::inside::follow::streams::StreamCounts;
 
 /// Most streams of a connection that are followed at once; the least recently used is dropped.
 pub(in crate::inside) const MOST_STREAMS: usize = 8;
-/// Longer frames are taken for something else. Nearly all senders stay with 16 KiB.
-const MAX_FRAME: u64 = 1 << 20;
-/// Shorter DATA frames do not prove a connection whose beginning was not seen.
-const MIN_FRAME: u64 = 64;
-/// Nor do streams with greater numbers: few connections have half a million requests.
-const MOST_LIKELY: u32 = 1 << 20;
 /// The first bytes of a client: RFC 9113, section 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most settings of the frame that begins a connection. RFC 9113 and later ones define ten.
 const MAX_SETTINGS: u64 = 32;
-
-/// Types of frames: RFC 9113, section 6.
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const PRIORITY: u8 = 2;
-    pub(super) const RST_STREAM: u8 = 3;
-    pub(super) const SETTINGS: u8 = 4;
-    pub(super) const PUSH_PROMISE: u8 = 5;
-    pub(super) const PING: u8 = 6;
-    pub(super) const GOAWAY: u8 = 7;
-    pub(super) const WINDOW_UPDATE: u8 = 8;
-    pub(super) const CONTINUATION: u8 = 9;
-    /// The last type that a few later RFCs define.
-    pub(super) const LAST: u8 = 0x10;
-}
-
-/// Flag of DATA frames: RFC 9113, section 6.1.
-const PADDED: u8 = 8;
-
-/// The header of a frame: RFC 9113, section 4.1.
-#[derive(Clone, Copy, Debug)]
-struct FrameHeader {
-    len: u64,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl FrameHeader {
-    const LEN: usize = 9;
-
-    fn of(&[a, b, c, kind, flags, s, t, u, v]: &[u8; FrameHeader::LEN]) -> FrameHeader {
-        let len = u64::from(u32::from_be_bytes([0, a, b, c]));
-        FrameHeader { len, kind, flags, stream: u32::from_be_bytes([s, t, u, v]) & (u32::MAX >> 1) }
-    }
-
-    /// Whether a connection may have such a frame.
-    fn is_plausible(&self) -> bool {
-        let on_stream = self.stream > 0;
-        self.len <= MAX_FRAME
-            && match self.kind {
-                kind::DATA | kind::HEADERS | kind::CONTINUATION => on_stream,
-                kind::PRIORITY => on_stream && self.len == 5,
-                kind::RST_STREAM => on_stream && self.len == 4,
-                kind::PUSH_PROMISE => on_stream && self.len >= 4,
-                kind::SETTINGS => !on_stream && self.len.is_multiple_of(6),
-                kind::PING => !on_stream && self.len == 8,
-                kind::GOAWAY => !on_stream && self.len >= 8,
-                kind::WINDOW_UPDATE => self.len == 4,
-                other => other <= kind::LAST,
-            }
-    }
-}
-
-/// The DATA frame whose content begins after `content`, if any, as its stream and the bytes left of
-/// it: the content itself begins, or a message of gRPC, which a flag and its length precede.
-pub(in crate::inside) fn data_before(content: &[u8]) -> Option<(u32, u64)> {
-    let header = |content: &[u8]| {
-        let frame = FrameHeader::of(content.last_chunk()?);
-        // Streams of clients have odd numbers.
-        let is_number = frame.stream % 2 == 1 && frame.stream < MOST_LIKELY;
-        let fits = frame.kind == kind::DATA && frame.flags & !1 == 0 && is_number;
-        (fits && (MIN_FRAME..=MAX_FRAME).contains(&frame.len)).then_some(frame)
-    };
-    let message = || match content.split_last_chunk::<5>() {
-        Some((content, [1, ..])) => header(content).map(|frame| (frame, 5)),
-        _ => None,
-    };
-    let (frame, used) = header(content).map(|frame| (frame, 0)).or_else(message)?;
-    Some((frame.stream, frame.len - used))
-}
 
 /// Position in the frames of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 //! into pieces.
 
 use crate::deflate::{BitReader, Code, Stop};
-use crate::inside::follow::connection::data_before;
 use crate::inside::follow::frames;
+use crate::inside::follow::http2::data_before;
 
 /// Most bytes of an incomplete header, of a container or a deflate block, that are kept for the
 /// next block.

@@ -4,6 +4,7 @@ pub(in crate::inside) mod connection;
 pub(in crate::inside) mod container;
 pub(in crate::inside) mod follower;
 pub(in crate::inside) mod frames;
+mod http2;
 pub(in crate::inside) mod midstream;
 pub(in crate::inside) mod opened;
 pub(in crate::inside) mod opener;
