@@ -2,50 +2,23 @@
 //! neighbor.
 
 use super::part::Part;
-use super::plans::Versions;
+use super::place::{Entrance, NodeSettings, Place};
 use super::record::{
     self, ANSWER, NOTICE, Notice, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected,
     fields_of, invariant, read_restarted, take_path, write_restarted,
 };
 use super::setup::{Manifests, RunningNetwork, SetupError};
+use super::versions::Versions;
 use oncewire_packet::fields::Headers;
 use oncewire_plan::engine::{
-    Body, CacheTask, Common, Extension, Finding, Format, HeaderHasher, InFlight, Ingress, Node,
-    Packet, Routes, Rules, SentPacket, SentPackets, Shim, due,
+    Body, CacheTask, Common, Extension, Format, HeaderHasher, InFlight, Node, Packet, SentPacket,
+    Shim, due,
 };
 use oncewire_plan::measure::{self, Counts, Meter};
 use oncewire_plan::{DeviceId, Error};
 use oncewire_session::link::NodeKind;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Parameters that all nodes of a network share.
-#[derive(Clone, Debug)]
-pub struct NodeSettings {
-    /// The network's secret: the same at all nodes.
-    pub seed: u64,
-    /// How ingresses find matches.
-    pub finding: Finding,
-    /// What ingresses and devices agree on.
-    pub rules: Rules,
-    /// Time after which a packet that was lost has been sent again.
-    pub round_trip: Duration,
-    /// Length of a retention epoch.
-    pub epoch: Duration,
-}
-
-impl Default for NodeSettings {
-    fn default() -> NodeSettings {
-        NodeSettings {
-            seed: 0,
-            finding: Finding::default(),
-            rules: Rules::default(),
-            round_trip: Duration::from_millis(200),
-            epoch: Duration::from_secs(10),
-        }
-    }
-}
 
 /// The format of shims between nodes: the record has the path.
 pub const FORMAT: Format = Format { name_bytes: 4, max_matches: 3, path_ids: false };
@@ -117,34 +90,6 @@ pub enum Step {
     },
     /// Write a packet to the access device.
     Deliver(Vec<u8>),
-}
-
-/// Where a path passes here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// The neighbors before and after, by their numbers.
-    pub(super) before: Option<usize>,
-    pub(super) after: Option<usize>,
-    /// The device here that may cache and decode its packets.
-    pub(super) device: Option<DeviceId>,
-    /// The FIFO queue of its packets there.
-    pub(super) queue: u32,
-    /// The node where it begins.
-    pub(super) from: usize,
-}
-
-/// Bytes of packets that an ingress keeps to send them again.
-pub(super) const KEPT: usize = 4 << 20;
-
-/// What begins here.
-pub(super) struct Entrance {
-    pub(super) ingress: Ingress,
-    pub(super) sent: SentPackets,
-    pub(super) routes: Routes,
-    /// The path to each node.
-    pub(super) paths: HashMap<usize, u32>,
-    /// The devices at each node that packets from here may be cached at.
-    pub(super) devices: HashMap<usize, BTreeSet<DeviceId>>,
 }
 
 /// A node without sockets and clock: packets and records in, packets and records out.

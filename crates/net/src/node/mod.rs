@@ -11,15 +11,18 @@
 mod machine;
 mod member;
 mod part;
+mod place;
 mod plans;
 mod record;
 mod running;
 mod setup;
 #[cfg(test)]
 mod tests;
+mod versions;
 
-pub use machine::{FORMAT, Machine, NodeCounters, NodeSettings, Step};
+pub use machine::{FORMAT, Machine, NodeCounters, Step};
 pub use member::{MemberConfig, MemberStatus, SavedPlanError, plan_digest, saved_plan};
+pub use place::NodeSettings;
 pub use plans::{Plans, Taken};
 pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, follow, start};
 pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};

@@ -1,6 +1,6 @@
 //! What a plan asks of one node.
 
-use super::machine::{Entrance, KEPT, NodeSettings, Place};
+use super::place::{Entrance, KEPT, NodeSettings, Place};
 use super::setup::{Manifests, PathWay, PlanId, RunningNetwork, SetupError, ways};
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{
