@@ -75,6 +75,21 @@ pub struct Accounting {
     pub layers: Vec<Share>,
     /// Bytes on the wire of packets of link types that are not read.
     pub unsupported: u64,
+    /// Who sends and receives (thesis, Table 2.1).
+    pub hosts: Hosts,
+}
+
+/// Hosts and flows of a trace, by their addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hosts {
+    /// Hosts of the inside networks. `None` without such networks.
+    pub inside: Option<u64>,
+    /// All others.
+    pub others: u64,
+    /// Flows: a connection is two, one for each direction.
+    pub flows: u64,
+    /// The most that are counted: a number that is as large may be larger.
+    pub most: u64,
 }
 
 /// Part of the packets.

@@ -4,7 +4,7 @@ use super::layout::{add_series, chart, drawn, shares, table};
 use super::tally::share;
 use super::{Figure, FigureId};
 use crate::results::{Axis, Chart, ChartKind, Table, Unit};
-use oncewire_report::format::share as percent;
+use oncewire_report::format::{number, share as percent};
 
 /// Services in the table.
 pub(crate) const SERVICES: usize = 25;
@@ -24,6 +24,18 @@ pub struct ServiceSavings {
     pub wire: u64,
     /// Bytes saved of the whole trace.
     pub saved: u64,
+    /// Shares of the services over time.
+    pub over_time: SharesOverTime,
+}
+
+/// Shares of the bytes on the wire of TCP and UDP, by service and time (thesis, Figure 2.1).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SharesOverTime {
+    /// When each part of the trace begins, in seconds after the first one. Parts without packets are
+    /// left out.
+    pub begins: Vec<f64>,
+    /// The services with the most bytes and all others, each with its share in every part.
+    pub services: Vec<(String, Vec<f64>)>,
 }
 
 /// One service.
@@ -58,15 +70,15 @@ impl ServiceSavings {
             number: FigureId::Protocols.number(),
             id: FigureId::Protocols.name(),
             title: "Savings by protocol and port",
-            source: "thesis section 2.3, Table 2.4; EndRE section 8.2.1, Fig. 9",
+            source: "thesis sections 2.1 and 2.3, Fig. 2.1, Table 2.4; EndRE section 8.2.1, Fig. 9",
             definition: "A packet belongs to the service of its well-known port, otherwise of the lower port. Savings of the reference algorithm \
                          as in figure 1, with one cache for all services. Redundancy: bytes saved / captured payload. Savings: bytes saved / \
-                         bytes on the wire. The chart shows the services with the most bytes, over the cache sizes of figure 3."
+                         bytes on the wire. Charts show the services with the most bytes, over the cache sizes of figure 3, and their shares of the bytes over time."
                 .into(),
             finding: self.finding().unwrap_or_default(),
             brief: self.brief().unwrap_or_default(),
             tables: vec![self.table()],
-            charts: drawn([self.chart()]),
+            charts: drawn([self.chart(), self.over_time.chart()]),
             notes,
             memory: 0,
         }
@@ -128,5 +140,21 @@ impl ServiceSavings {
             best.label,
             percent(share(best.wire as f64, self.wire as f64)?)
         ))
+    }
+}
+
+impl SharesOverTime {
+    /// Bars of shares; empty if the trace is shorter than two parts.
+    fn chart(&self) -> Chart {
+        let begins = self.begins.iter().map(|&seconds| number(seconds, Unit::Seconds)).collect();
+        let axis = Axis::of("time from the beginning", begins);
+        let caption = "Services by time (Fig. 2.1)";
+        let y = shares("share of the bytes of TCP and UDP");
+        let mut times = chart("shares", caption, ChartKind::StackedBars, axis, y);
+        for (label, shares) in self.services.iter().filter(|_| self.begins.len() > 1) {
+            let points = shares.iter().enumerate().map(|(part, &share)| (part as f64, share));
+            add_series(&mut times, label, points.collect());
+        }
+        times
     }
 }

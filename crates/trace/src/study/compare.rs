@@ -101,7 +101,8 @@ impl Pass {
         findings
     }
 
-    pub(super) fn report(mut self, input: Input, accounting: Accounting) -> Report {
+    pub(super) fn report(mut self, input: Input, mut accounting: Accounting) -> Report {
+        accounting.hosts = self.population.hosts(self.settings.inside.is_some());
         // Of the figures that were not asked for, too.
         let observed: Vec<Finding> = self.findings.iter().map(|(_, found)| found.clone()).collect();
         let findings = self.findings(&input);
@@ -281,6 +282,7 @@ impl Pass {
             best: best.map(row).filter(|best| best.saved > 0),
             wire: self.wire(),
             saved: reference.total(),
+            over_time: self.population.shares(),
         }
     }
 }

@@ -5,6 +5,7 @@ mod curve;
 mod doubled;
 mod pass;
 mod plan;
+mod population;
 mod sizes;
 mod verdict;
 
@@ -320,6 +321,7 @@ impl Study {
                 .map(|(layer, share)| named(&layer.to_string(), share))
                 .collect(),
             unsupported,
+            hosts: crate::results::Hosts::default(),
         };
         Ok(Found { pass, input, accounting })
     }

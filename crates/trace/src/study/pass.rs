@@ -3,6 +3,7 @@
 use super::curve::DistanceCurve;
 use super::doubled::Doubled;
 use super::plan::{Key, Part};
+use super::population::Population;
 use super::sizes::FlowSizes;
 use super::verdict::share;
 use super::{BATCH_BYTES, MatchSink, StudyError};
@@ -51,6 +52,7 @@ pub(super) struct Pass {
     pub(super) transit: [u64; 2],
     pub(super) flow_sizes: FlowSizes,
     pub(super) doubled: Doubled,
+    pub(super) population: Population,
     pub(super) services: HashMap<(u8, u16), Volume>,
     pub(super) sink: Option<MatchSink>,
     pub(super) rows: Vec<MatchRow>,
@@ -92,6 +94,7 @@ impl Pass {
             flow_sizes: FlowSizes::new(settings.smaller_caches().into_iter()),
             by_distance: DistanceCurve::new(settings.smaller_caches()),
             doubled: Doubled::new(),
+            population: Population::new(),
             services: HashMap::new(),
             sink,
             rows: Vec::new(),
@@ -150,6 +153,7 @@ impl Pass {
         for packet in batch.packets() {
             self.volumes[packet.direction.index()].add(packet);
             self.doubled.packet(packet, batch.payload(packet));
+            self.population.packet(packet);
             if let Some(flow) = &packet.flow {
                 if packet.direction == Direction::Transit {
                     let is_ipv6 = flow.source.to_canonical().is_ipv6();

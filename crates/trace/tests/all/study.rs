@@ -327,8 +327,17 @@ fn services_are_told_apart_by_port() {
     assert_eq!(of("tcp/80 http", "share of savings"), 1.0);
     assert_eq!(of("tcp/25 smtp", "share of bytes"), 2.0 * 554.0 / (3.0 * 1054.0 + 2.0 * 554.0));
     assert_eq!(of("tcp/25 smtp", "redundancy"), 0.0);
-    // The smallest cache holds all of it, and one size is no chart.
-    assert!(figure(&report, FigureId::Protocols).charts.is_empty());
+    // The smallest cache holds all of it, and one size is no chart. A packet a second, of each the
+    // share of its service.
+    let [shares] = &figure(&report, FigureId::Protocols).charts[..] else { panic!("one chart") };
+    assert_eq!((&*shares.id, shares.x.categories.len()), ("shares", 5));
+    let (web, mail) = (&shares.series[0], &shares.series[1]);
+    assert_eq!((&*web.name, &*mail.name), ("tcp/80 http", "tcp/25 smtp"));
+    assert_eq!(web.points, [(0.0, 1.0), (1.0, 0.0), (2.0, 1.0), (3.0, 0.0), (4.0, 1.0)]);
+    assert!(web.points.iter().zip(&mail.points).all(|(web, mail)| web.1 + mail.1 == 1.0));
+    // One server, one client.
+    let hosts = report.accounting.hosts;
+    assert_eq!((hosts.inside, hosts.others, hosts.flows), (None, 2, 2));
     let survey = Some(Survey::all(1 << 20));
     let larger = Settings { survey, ..settings(&[FigureId::Protocols], &packets) };
     let chart = figure(&study(larger, &packets), FigureId::Protocols).charts[0].clone();

@@ -184,6 +184,7 @@ fn input(study: &results::Report) -> Section {
             format::count_of(input.wire_bytes)
         ),
     );
+    fact("hosts", hosts(&study.accounting.hosts));
     for (name, value) in &study.settings {
         fact(name, value.clone());
     }
@@ -195,6 +196,21 @@ fn input(study: &results::Report) -> Section {
         section
     } else {
         section.with(Block::Damage("damaged", input.damaged.clone()))
+    }
+}
+
+/// `2 inside, 14 others; 420 flows`.
+fn hosts(hosts: &results::Hosts) -> String {
+    let count = |number: u64| match number < hosts.most {
+        true => format::count_of(number),
+        false => format!("{} or more", format::count_of(number)),
+    };
+    let flows = count(hosts.flows);
+    match hosts.inside {
+        Some(inside) => {
+            format!("{} inside, {} others; {flows} flows", count(inside), count(hosts.others))
+        }
+        None => format!("{}; {flows} flows", count(hosts.others)),
     }
 }
 

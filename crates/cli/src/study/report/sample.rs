@@ -4,7 +4,8 @@ use oncewire_report::Figure;
 pub(super) use oncewire_testkit::figures::HOSTILE;
 use oncewire_testkit::figures::{algorithms, hostile};
 use oncewire_trace::results::{
-    Accounting, Billing, CostOf, Deploy, Input, LargeFlows, Money, Report, Share, Time, Verdict,
+    Accounting, Billing, CostOf, Deploy, Hosts, Input, LargeFlows, Money, Report, Share, Time,
+    Verdict,
 };
 
 fn share(name: &str, packets: u64, bytes: u64) -> Share {
@@ -53,6 +54,7 @@ pub(super) fn report() -> Report {
             ],
             layers: vec![share("802.1Q", 18_345_112, 12_733_870_112), share("GRE", 300_123, 210_000_000), share("VXLAN", 12, 12_345)],
             unsupported: 0,
+            hosts: Hosts { inside: Some(212), others: 48_120, flows: 524_288, most: 524_288 },
         },
         verdict: Verdict {
             deploy: Deploy::Tunnel,
