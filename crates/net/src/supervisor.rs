@@ -6,8 +6,8 @@
 //! its listeners, and whatever else a successor needs. Then the supervisor ends, and the worker
 //! carries the open connections to their end, beside its successor.
 //!
-//! They have a pair of sockets. The supervisor sends [`RELOAD`], and its end of the stream means to
-//! drain: it has that, too, if it is killed. The worker sends [`GAVE_WAY`].
+//! They have a pair of sockets. The supervisor sends `RELOAD`, and its end of the stream means to
+//! drain: it has that, too, if it is killed. The worker sends `GAVE_WAY`.
 
 use crate::endpoint::NetError;
 use crate::service;
