@@ -330,7 +330,7 @@ fn services_are_told_apart_by_port() {
     // The smallest cache holds all of it, and one size is no chart. A packet a second, of each the
     // share of its service.
     let [shares] = &figure(&report, FigureId::Protocols).charts[..] else { panic!("one chart") };
-    assert_eq!((&*shares.id, shares.x.categories.len()), ("shares", 5));
+    assert_eq!((shares.id, shares.x.categories.len()), ("shares", 5));
     let (web, mail) = (&shares.series[0], &shares.series[1]);
     assert_eq!((&*web.name, &*mail.name), ("tcp/80 http", "tcp/25 smtp"));
     assert_eq!(web.points, [(0.0, 1.0), (1.0, 0.0), (2.0, 1.0), (3.0, 0.0), (4.0, 1.0)]);
