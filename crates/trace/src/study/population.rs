@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Most hosts, and most flows, that are counted: 8 MB each.
+/// Most hosts, and most flows, that are counted: 10 MB each.
 const MOST: usize = 1 << 19;
 /// Most parts of the trace; beyond, two become one.
 const PARTS: usize = 48;
@@ -69,11 +69,7 @@ impl Population {
             hosts.add(name(address));
         }
         let part = self.parts.entry(packet.time.div_euclid(self.width)).or_default();
-        let mut key = (flow.protocol, packet.service);
-        if part.len() >= SERVICES && !part.contains_key(&key) {
-            key.1 = 0;
-        }
-        *part.entry(key).or_default() += u64::from(packet.wire);
+        add(part, (flow.protocol, packet.service), packet.wire.into());
         while self.parts.len() > PARTS {
             self.widen();
         }
@@ -84,9 +80,7 @@ impl Population {
         self.width = self.width.saturating_mul(2);
         for (index, part) in std::mem::take(&mut self.parts) {
             let joined = self.parts.entry(index.div_euclid(2)).or_default();
-            for (key, bytes) in part {
-                *joined.entry(key).or_default() += bytes;
-            }
+            part.into_iter().for_each(|(key, bytes)| add(joined, key, bytes));
         }
     }
 
@@ -130,6 +124,14 @@ impl Population {
     }
 }
 
+/// Adds bytes of a service; beyond [`SERVICES`], to those of its protocol without a name.
+fn add(part: &mut HashMap<(u8, u16), u64>, mut key: (u8, u16), bytes: u64) {
+    if part.len() >= SERVICES && !part.contains_key(&key) {
+        key.1 = 0;
+    }
+    *part.entry(key).or_default() += bytes;
+}
+
 fn name(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => xxh3_64(&address.octets()),
@@ -157,6 +159,20 @@ mod tests {
         let hosts = population.hosts(true);
         assert_eq!((hosts.inside, hosts.others, hosts.flows), (Some(2), 2, 4));
         assert_eq!(population.hosts(false).inside, None);
+    }
+
+    #[test]
+    fn services_of_joined_parts_are_bounded() {
+        let mut population = Population::new();
+        // A scan of all ports, for as long as parts are joined again and again.
+        for port in 1..60_000u16 {
+            let made = Made::udp(&format!("10.0.0.1:{port}"), "192.0.2.1:65000");
+            population.packet(&made.at(f64::from(port) / 10.0).packet);
+        }
+        // One more for those without a name.
+        assert!(population.parts.values().all(|part| part.len() <= SERVICES + 1));
+        let bytes: u64 = population.parts.values().flatten().map(|(_, bytes)| bytes).sum();
+        assert_eq!(bytes, 42 * 59_999);
     }
 
     #[test]
