@@ -2,11 +2,13 @@
 """What scripts/soak.sh runs in a network namespace: see there.
 
 Two pairs of ends carry the same mix. Nothing is ever done to the processes of "steady", so its memory, descriptors and threads must stay
-flat; those of "rough" are killed, restarted and upgraded. A task may fail only if a disturbance that ends connections overlaps with it,
-and what it has received until then must be right.
+flat; those of "rough" are killed, restarted and upgraded, drain in the background, and keep their caches on disk. Both open HTTPS. A
+task may fail only if a disturbance that ends connections overlaps with it, and what it has received until then must be right. A restart
+may only refuse connections, until the successor listens.
 """
 
 import csv
+import ctypes
 import filecmp
 import json
 import os
@@ -19,10 +21,12 @@ import tempfile
 import threading
 import time
 
-from soak_origins import GIT, HTTP, RSYNC, SSH, Origins
+from soak_origins import GIT, HTTP, HTTPS, RSYNC, SSH, Origins
 
 CLIENT, SERVER = "10.77.0.1", "10.77.0.2"
 ENDS = ("serve", "connect")
+# <linux/prctl.h>
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def seconds(text):
@@ -98,6 +102,10 @@ class Soak:
                 child.wait(10)
             except subprocess.TimeoutExpired:
                 child.kill()
+        # Processes that still finish connections for a successor.
+        with open(f"/proc/self/task/{threading.main_thread().native_id}/children") as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
 
 
 class Pair:
@@ -113,10 +121,13 @@ class Pair:
         public = {end: call(soak.programs[0], "keygen", self.file(f"{end}.key")).split()[0] for end in ENDS}
         self.peers = {"serve": public["connect"], "connect": public["serve"]}
         rules = ", ".join(f'"127.0.0.1:{port}"' for port in self.ports)
+        call(soak.programs[0], "ca", self.file("ca.key"), self.file("ca.crt"), "--only", "localhost")
         forward = ", ".join(f'"127.0.0.1:{way}:127.0.0.1:{port}"' for port, way in self.ports.items())
         special = {
-            "serve": f'listen = ["{SERVER}:{self.listen}"]\nallow = [{rules}]\n',
-            "connect": f'server = "{SERVER}:{self.listen}"\nforward = [{forward}]\nproxy = ["{self.proxy}"]\n',
+            "serve": f'listen = ["{SERVER}:{self.listen}"]\nallow = [{rules}, "localhost:{HTTPS}"]\n'
+            f'origin_ca = "{soak.path("origin.crt")}"\n',
+            "connect": f'server = "{SERVER}:{self.listen}"\nforward = [{forward}]\nproxy = ["{self.proxy}"]\n'
+            f'terminate = ["localhost:{HTTPS}"]\nca = "{self.file("ca.key")}"\n',
         }
         for end in ENDS:
             self.write_peers(end)
@@ -125,6 +136,7 @@ class Pair:
                     f'key = "{self.file(end)}.key"\nauthorized_peers = "{self.file(end)}.peers"\nstatus = "{self.file(end)}.sock"\n'
                     f'history = "{self.file(end)}.history"\nmemory = "128M"\nadmin = "{8600 + self.listen}"\n'
                     'keep_alive = "4s"\ndead_after = "12s"\n' + special[end]
+                    + (f'store = "{self.file(end)}.store"\nstore_size = "1G"\n' if name == "rough" else "")
                 )
             self.start(end)
         self.established()
@@ -144,7 +156,8 @@ class Pair:
 
     def start(self, end):
         self.life[end] += 1
-        command = [self.program[end], end, "--config", f"{self.file(end)}.toml", "--drain", "2s"]
+        command = [self.program[end], end, "--config", f"{self.file(end)}.toml"]
+        command += ["--drain", "8m", "--drain-in-background"] if self.name == "rough" else ["--drain", "2s"]
         self.child[end] = self.soak.spawn(command, f"{self.name}-{end}.log", end == "serve")
 
     def status(self, end):
@@ -271,6 +284,11 @@ class Worker(threading.Thread):
         else:
             self.curl(f"http://127.0.0.1:{origin}/{name}", wanted)
 
+    def do_https(self):
+        name, version = self.rng.choice(self.origins.files), self.rng.choice(("--http1.1", "--http2"))
+        proxy = ("--noproxy", "", "--proxy", f"http://127.0.0.1:{self.pair.proxy}", "--cacert", self.pair.file("ca.crt"))
+        self.curl(f"https://localhost:{HTTPS}/{name}", os.path.join(self.origins.www, name), version, *proxy)
+
     def do_slow(self):
         """Is open for half a minute or so, so that cuts meet it."""
         name = self.rng.choice(self.origins.files)
@@ -389,21 +407,21 @@ def disturbances(soak, pairs, rng):
     for end in ENDS:
         each += [
             (rough, f"kill -9 {end}", True, lambda end=end: rough.again(end, signal.SIGKILL)),
-            (rough, f"restart {end}", True, lambda end=end: rough.again(end, signal.SIGTERM)),
-            (rough, f"upgrade {end}", True, lambda end=end: rough.upgrade(end)),
+            (rough, f"restart {end}", "new", lambda end=end: rough.again(end, signal.SIGTERM)),
+            (rough, f"upgrade {end}", "new", lambda end=end: rough.upgrade(end)),
         ]
     while True:
         yield from rng.sample(each, len(each))
 
 
 def excused(soak, task):
-    """The disturbance that may have ended the task, if there is one. A cut may only refuse what begins within it."""
+    """The disturbance that may have ended the task, if there is one. A cut or a restart may only refuse what begins within it."""
     begin, end, pair, kind = task[:4]
     for start, over, whom, what, ends in soak.disturbances:
         if whom not in (None, pair) or not ends or end < start or begin > over + 2:
             continue
         # A download with curl is one connection; the other programs open several.
-        if ends is True or begin >= start or kind not in ("curl", "slow"):
+        if ends is True or begin >= start or kind not in ("curl", "https", "slow"):
             return what
     return None
 
@@ -471,6 +489,9 @@ def write(out, name, head, rows):
 
 
 def main():
+    # Processes that end connections in the background become children of this one.
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
+        sys.exit("soak.py: cannot adopt processes")
     length, given = seconds(sys.argv[1]), [os.path.realpath(name) for name in sys.argv[2:4]]
     if length < 60:
         sys.exit("soak.py: at least a minute, so that there are samples to compare")
@@ -481,7 +502,7 @@ def main():
     try:
         origins = Origins(soak)
         pairs = [Pair(soak, origins, name, number) for number, name in enumerate(("steady", "rough"))]
-        kinds = {"curl": 1.5, "slow": 2, "git": 6, "rsync": 4, "ssh": 4, "pip": 8}
+        kinds = {"curl": 1.5, "https": 2, "slow": 2, "git": 6, "rsync": 4, "ssh": 4, "pip": 8}
         workers = [Worker(pair, kind, pause) for pair in pairs for kind, pause in kinds.items()]
         # What opens descriptors for good does it now.
         for worker in workers:

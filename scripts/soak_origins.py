@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import zipfile
 
-HTTP, GIT, RSYNC, SSH = 8080, 9418, 8730, 2222
+HTTP, GIT, RSYNC, SSH, HTTPS = 8080, 9418, 8730, 2222, 8443
 WORDS = "the of link cache byte packet to a in is that for branch hub store frame token lane peer flow".split()
 
 
@@ -59,12 +59,18 @@ class Origins:
     def serve(self):
         dir = self.soak.dir
         temporary = "".join(f"{name}_temp_path {dir}/{name};" for name in "client_body proxy fastcgi uwsgi scgi".split())
+        own = ["-nodes", "-keyout", self.soak.path("origin.key"), "-out", self.soak.path("origin.crt"), "-days", "2", "-subj", "/CN=origin"]
+        own += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
+        make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", *own]
+        subprocess.run(make, check=True, capture_output=True)
         with open(self.soak.path("nginx.conf"), "w") as file:
             file.write(
                 f"user root; daemon off; master_process off; pid {dir}/nginx.pid; events {{ worker_connections 512; }}"
                 f"http {{ access_log off; client_max_body_size 100m; types {{ text/html html; }} default_type application/octet-stream;"
                 f" {temporary} server {{ listen 127.0.0.1:{HTTP}; root {dir}/www; index index.html;"
-                f" location /up/ {{ dav_methods PUT DELETE; }} }} }}\n"
+                f" location /up/ {{ dav_methods PUT DELETE; }} }}"
+                f" server {{ listen 127.0.0.1:{HTTPS} ssl http2; ssl_certificate {dir}/origin.crt; ssl_certificate_key {dir}/origin.key;"
+                f" root {dir}/www; }} }}\n"
             )
         with open(self.soak.path("rsyncd.conf"), "w") as file:
             file.write(
