@@ -41,7 +41,7 @@ pub(crate) use man::{CompletionsArgs, ManArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use node::NodeArgs;
 use oncewire_codec::{DEFAULT_PERIOD, DEFAULT_WINDOW, Entropy};
-pub(crate) use pack::{DemoArgs, PackArgs, UnpackArgs};
+pub(crate) use pack::{DemoArgs, PackArgs, PackStoreArgs, UnpackArgs};
 pub(crate) use report::ReportArgs;
 use serde::Deserialize;
 pub(crate) use status::{StatusArgs, TopArgs};

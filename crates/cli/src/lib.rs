@@ -30,6 +30,7 @@ mod man;
 mod node;
 mod output;
 mod pack;
+mod pack_store;
 mod plan;
 mod price;
 mod progress;

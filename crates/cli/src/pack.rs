@@ -10,6 +10,7 @@ use crate::base::BaseFiles;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome, note};
 use crate::output::{Output, Outputs, is_standard};
+use crate::pack_store::{PackStore, PointName};
 use crate::quantity::{binary, bytes, rate, savings};
 use crate::{progress, setup, stdout};
 use batch::{Batches, Finding, Source, Whole};
@@ -18,6 +19,7 @@ use format::{Container, Writer};
 use oncewire_codec::pack::{CONTEXTS, Header, Summary};
 use oncewire_codec::zstd_frames::{self, ContentChecksum};
 use oncewire_codec::{DEFAULT_BLOCK, DEFAULT_CACHE, EncodeError, EncoderStats, MAX_BLOCK};
+use oncewire_flash::store::Side;
 use serde::Serialize;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,16 @@ struct Report {
     opened_bytes: u64,
     token_bytes: u64,
     cpu_budget: Option<adapting::Report>,
+    /// Points of the store before and after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+}
+
+/// A point of the store, for a JSON document.
+fn text(point: PointName) -> String {
+    point.to_string()
 }
 
 /// The largest block, in bytes.
@@ -88,6 +100,8 @@ impl Report {
             opened_bytes: stats.inside.opened_bytes,
             token_bytes: stats.inside.found_bytes,
             cpu_budget,
+            from: None,
+            to: None,
         }
     }
 }
@@ -118,7 +132,20 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
     let base_files = BaseFiles::open(&args.base)?;
-    let base = base_files.identify()?;
+    let mut store = PackStore::open(&args.store, Side::Encoder)?;
+    let mut earlier = 0..0;
+    let base = match &mut store {
+        Some(store) => {
+            args.from.map_or(Ok(()), |point| store.go_back(point))?;
+            let found = store.base(args.cache.unwrap_or(MAX_DEFAULT_CACHE - DEFAULT_CACHE))?;
+            found.map(|(base, range)| {
+                earlier = range;
+                base
+            })
+        }
+        None => base_files.identify()?,
+    };
+    let point = store.as_ref().map(PackStore::from);
     let base_len = base.map_or(0, |base| base.len);
     // Room for the base and as much new content as without one.
     let cache = args.cache.unwrap_or_else(|| match args.format {
@@ -129,7 +156,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let encoder = args.codec.encoder(args.inside.looks_inside() && !is_zstd)?;
     let mut input = Input::open(args.input.as_deref())?;
     // The file itself is the log, unless something comes before it there, or it is read slowly.
-    let is_whole = base.is_none() && args.cpu_budget.is_none();
+    let is_whole = base.is_none() && store.is_none() && args.cpu_budget.is_none();
     let whole = if is_whole { input.leased(Duration::MAX) } else { None }
         .map(|pages| Whole { pages, name: input.name.as_str().into() });
     let parts = header
@@ -148,9 +175,11 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     }
     let mut output = destination.open()?;
 
-    base_files.each_block(header.base_skip(), header.max_block, |block| {
-        finder.prime(block).map_err(encode_failure)
-    })?;
+    let mut prime = |block: &[u8]| finder.prime(block).map_err(encode_failure);
+    base_files.each_block(header.base_skip(), header.max_block, &mut prime)?;
+    if let Some(store) = &mut store {
+        store.each_block(earlier, header.max_block, prime)?;
+    }
     // The lease on them ends.
     drop(base_files);
     output.write(&container.header())?;
@@ -175,6 +204,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         finder: &mut finder,
         adapting: &mut adapting,
         checksum: container.checksum(),
+        store: &mut store,
         position: 0,
     };
     let sink = Sink { output, summary: Summary::default(), bar };
@@ -186,6 +216,8 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     output.write(&container.trailer(&summary))?;
     let (total, written) = (summary.total(), output.written());
     output.finish()?;
+    // Not earlier: a run that fails must not be gone on from.
+    let end = store.map(PackStore::finish).transpose()?;
 
     let elapsed = begun.elapsed();
     progress::note(&format!(
@@ -195,12 +227,16 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
         savings(written, total),
         rate(total, elapsed)
     ));
+    if let Some((from, end)) = point.zip(end) {
+        progress::note(&format!("from point {from} to {end}"));
+    }
     let adapted = adapting.map(|adapting| adapting.report());
     for line in adapted.iter().flat_map(adapting::Report::lines) {
         progress::note(&line);
     }
     if args.json {
-        let report = Report::new((total, written), elapsed, header, finder.stats(), adapted);
+        let mut report = Report::new((total, written), elapsed, header, finder.stats(), adapted);
+        (report.from, report.to) = (point.map(text), end.map(text));
         stdout::json(&report)?;
     }
     Ok(())
@@ -212,6 +248,7 @@ fn inputs(args: &PackArgs) -> impl Iterator<Item = &Path> {
     std::iter::once(input)
         .chain(args.base.iter().map(PathBuf::as_path))
         .chain(args.codec.sampler.file())
+        .chain(args.store.store_key.as_deref())
 }
 
 fn encode_failure(error: EncodeError) -> Failure {

@@ -1,4 +1,4 @@
-//! `oncewire store`: the caches on disk of a tunnel's end.
+//! `oncewire store`: the caches on disk of a tunnel's end, and what packs go on from.
 
 use crate::args::StoreCommandArgs;
 use crate::args::store::{ForgetArgs, SecretArgs, ShowArgs, StoreCommand};
@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome, without_number};
 use crate::terminal::{Page, print};
 use crate::tunnel::{key_failure, store_failure};
 use crate::{progress, stdout};
-use oncewire_flash::store::{DiskLog, LogFile, Secret, Side, Store, StoreError};
+use oncewire_flash::store::{DiskLog, LogFile, Peer, Secret, Side, Store, StoreError};
 use oncewire_net::keys::{PublicKey, SecretKey};
 use oncewire_net::store::StoreSecret;
 use oncewire_report::{Cell, Table, Unit, format};
@@ -29,7 +29,7 @@ struct Document {
 struct Cache {
     id: String,
     peer: Option<String>,
-    /// What of the traffic with the peer: `sent` or `received`.
+    /// What of the traffic with the peer: `sent` or `received`; without a peer, `packed` or `unpacked`.
     direction: Option<&'static str>,
     file_bytes: u64,
     capacity_bytes: Option<u64>,
@@ -144,10 +144,14 @@ fn document(
         let header = file.header.as_ref().ok();
         caches.push(Cache {
             id: file.name.to_string(),
-            peer: header.map(|header| PublicKey(header.peer.0).to_string()),
-            direction: header.map(|header| match header.side {
-                Side::Encoder => "sent",
-                Side::Decoder => "received",
+            peer: header
+                .filter(|header| header.peer != Peer::default())
+                .map(|header| PublicKey(header.peer.0).to_string()),
+            direction: header.map(|header| match (header.peer == Peer::default(), header.side) {
+                (false, Side::Encoder) => "sent",
+                (false, Side::Decoder) => "received",
+                (true, Side::Encoder) => "packed",
+                (true, Side::Decoder) => "unpacked",
             }),
             file_bytes: file.bytes,
             capacity_bytes: header.map(|header| header.shape.capacity),

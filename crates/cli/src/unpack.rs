@@ -8,11 +8,13 @@ use crate::base::BaseFiles;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, Outputs, is_standard};
+use crate::pack_store::{PackStore, PointName};
 use crate::quantity::{binary, bytes, rate};
 use crate::{progress, setup, stdout};
 use oncewire_codec::ConfigError;
 use oncewire_codec::pack::{Base, Header, PackError, PackReader, PackStep};
 use oncewire_codec::zstd_frames;
+use oncewire_flash::store::Side;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,11 @@ struct Report {
     seconds: f64,
     cache_bytes: u64,
     base_bytes: u64,
+    /// Points of the store before and after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
 }
 
 pub(crate) fn run(args: &UnpackArgs) -> Outcome {
@@ -36,11 +43,13 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
         ));
     }
     let inputs = std::iter::once(args.input.as_deref().unwrap_or(Path::new("-")))
-        .chain(args.base.iter().map(PathBuf::as_path));
+        .chain(args.base.iter().map(PathBuf::as_path))
+        .chain(args.store.store_key.as_deref());
     let mut destination = Some(Outputs::beside(inputs)?.file("-o", args.output.as_deref())?);
     let begun = Instant::now();
     let base_files = BaseFiles::open(&args.base)?;
     let base = base_files.identify()?;
+    let mut store = PackStore::open(&args.store, Side::Decoder)?;
     let mut input = Input::open(args.input.as_deref())?;
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, consumed: 0 };
     let mut reader = PackReader::new(args.max_cache);
@@ -51,12 +60,19 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     if let Some(destination) =
         destination.take_if(|_| source.bytes().starts_with(&zstd_frames::MAGIC))
     {
+        if store.is_some() {
+            return Err(Failure::usage(format!(
+                "{} is a zstd file, which goes on from nothing: omit --store",
+                input.name
+            )));
+        }
         let (output, window) =
             zstd::run(args, &mut input, &mut source, destination, to_terminal, |len| bar.inc(len))?;
         bar.finish_and_clear();
-        return finish(args, output, source.consumed, begun, (window, 0));
+        return finish(args, output, None, source.consumed, begun, (window, 0));
     }
-    let two_threads = apart::is_possible();
+    // A store takes the content in order, on this thread.
+    let two_threads = apart::is_possible() && store.is_none();
     // Frames in a row that did not need the log.
     let mut in_row = 0;
     loop {
@@ -71,49 +87,65 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
                 break;
             }
         }
-        let consumed =
-            match reader.step(source.bytes()).map_err(|error| refuse(error, &input.name, args))? {
-                PackStep::NeedMore(_) => {
-                    if source.refill(&mut input, output.as_mut())? == 0 {
-                        return Err(truncated(reader.total(), &source, &input.name));
+        let consumed = match reader
+            .step(source.bytes())
+            .map_err(|error| refuse(error, &input.name, args))?
+        {
+            PackStep::NeedMore(_) => {
+                if source.refill(&mut input, output.as_mut())? == 0 {
+                    return Err(truncated(reader.total(), &source, &input.name));
+                }
+                continue;
+            }
+            PackStep::Header { consumed } => {
+                let header = *reader.header().expect("it was just read");
+                let mut prime = |block: &[u8]| {
+                    reader.prime(block);
+                    Ok(())
+                };
+                match (&mut store, &header.base) {
+                    (Some(store), Some(base)) => {
+                        let range = store.find(base)?;
+                        let kept = range.start + header.base_skip()..range.end;
+                        store.each_block(kept, header.max_block, prime)?;
                     }
-                    continue;
-                }
-                PackStep::Header { consumed } => {
-                    let header = *reader.header().expect("it was just read");
-                    check_base(&header, base.as_ref(), &input.name)?;
-                    base_files.each_block(header.base_skip(), header.max_block, |block| {
-                        reader.prime(block);
-                        Ok(())
-                    })?;
-                    // Not earlier: an input that is not a pack must not leave a file.
-                    output = destination.take().map(Destination::open).transpose()?;
-                    // The output itself is the log, unless something comes before it there, or blocks
-                    // are so small that writing each by itself would cost more.
-                    if header.base.is_none()
-                        && header.max_block >= LEAST_BLOCK
-                        && let Some(pages) = output.as_mut().and_then(Output::pages)
-                    {
-                        reader
-                            .log_is_output(pages)
-                            .map_err(|error| refuse(error, &input.name, args))?;
+                    (Some(store), None) => store.go_back(PointName::START)?,
+                    (None, _) => {
+                        check_base(&header, base.as_ref(), &input.name)?;
+                        base_files.each_block(header.base_skip(), header.max_block, &mut prime)?;
                     }
-                    consumed
                 }
-                PackStep::Block { content, consumed } => {
-                    if to_terminal && is_binary(content) {
-                        return Err(binary_to_terminal());
-                    }
-                    output.as_mut().expect("the header comes first").write(content)?;
-                    bar.inc(consumed as u64);
-                    in_row = if is_apart { in_row + 1 } else { 0 };
-                    consumed
+                // Not earlier: an input that is not a pack must not leave a file.
+                output = destination.take().map(Destination::open).transpose()?;
+                // The output itself is the log, unless something comes before it there, or blocks
+                // are so small that writing each by itself would cost more.
+                if header.base.is_none()
+                    && header.max_block >= LEAST_BLOCK
+                    && let Some(pages) = output.as_mut().and_then(Output::pages)
+                {
+                    reader
+                        .log_is_output(pages)
+                        .map_err(|error| refuse(error, &input.name, args))?;
                 }
-                PackStep::End { consumed } => {
-                    source.consume(consumed);
-                    break;
+                consumed
+            }
+            PackStep::Block { content, consumed } => {
+                if to_terminal && is_binary(content) {
+                    return Err(binary_to_terminal());
                 }
-            };
+                output.as_mut().expect("the header comes first").write(content)?;
+                if let Some(store) = &mut store {
+                    store.push(content)?;
+                }
+                bar.inc(consumed as u64);
+                in_row = if is_apart { in_row + 1 } else { 0 };
+                consumed
+            }
+            PackStep::End { consumed } => {
+                source.consume(consumed);
+                break;
+            }
+        };
         source.consume(consumed);
     }
     if !source.bytes().is_empty() || source.refill(&mut input, output.as_mut())? > 0 {
@@ -124,22 +156,31 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     }
     bar.finish_and_clear();
     let output = output.expect("the header comes first");
-    let cache = reader.header().map_or(0, |header| header.cache);
-    finish(args, output, source.consumed, begun, (cache, base.map_or(0, |base| base.len)))
+    let header = reader.header();
+    let sizes =
+        header.map_or((0, 0), |header| (header.cache, header.base.map_or(0, |base| base.len)));
+    finish(args, output, store, source.consumed, begun, sizes)
 }
 
 /// Moves the output to its place and reports.
 fn finish(
     args: &UnpackArgs,
     output: Output,
+    store: Option<PackStore>,
     consumed: u64,
     begun: Instant,
     (cache_bytes, base_bytes): (u64, u64),
 ) -> Outcome {
     let total = output.written();
     output.finish()?;
+    let from = store.as_ref().map(PackStore::from);
+    // Not earlier: content that did not arrive must not be gone on from.
+    let to = store.map(PackStore::finish).transpose()?;
     let elapsed = begun.elapsed();
     progress::note(&format!("{} -> {} at {}", bytes(consumed), bytes(total), rate(total, elapsed)));
+    if let Some((from, to)) = from.zip(to) {
+        progress::note(&format!("from point {from} to {to}"));
+    }
     if args.json {
         stdout::json(&Report {
             bytes_in: consumed,
@@ -148,6 +189,8 @@ fn finish(
             seconds: elapsed.as_secs_f64(),
             cache_bytes,
             base_bytes,
+            from: from.map(|point| point.to_string()),
+            to: to.map(|point| point.to_string()),
         })?;
     }
     Ok(())
@@ -175,7 +218,7 @@ fn sizes(one: u64, other: u64) -> (String, String) {
 fn check_base(header: &Header, given: Option<&Base>, name: &str) -> Outcome {
     match (header.base, given) {
         (Some(needed), None) => Err(Failure::usage(format!(
-            "{name} was packed with a base of {}; pass the same files with --base",
+            "{name} was packed with a base of {}; pass the same files with --base, or the --store of the packs before",
             binary(needed.len)
         ))),
         (None, Some(_)) => {

@@ -3,6 +3,7 @@
 use super::{CodecArgs, InsideArgs};
 use crate::defaults::DEMO_MEMORY;
 use crate::pack::{FormatName, MAX_DEFAULT_CACHE, MOST_THREADS};
+use crate::pack_store::{DEFAULT_SIZE, PointName};
 use crate::quantity::{parse_share, parse_size, size};
 use clap::Args;
 use oncewire_codec::adapt::CpuShare;
@@ -38,6 +39,8 @@ Examples:
   oncewire pack backup.tar -o backup.ow
   tar c . | oncewire pack | ssh host 'oncewire unpack | tar x'
   oncewire pack --base release-1.tar release-2.tar -o 1-to-2.ow
+  oncewire pack --store sent --store-size 100M --store-plain \\
+    monday.sql -o monday.ow
   nc -l 9000 | oncewire pack --cpu-budget 25% -o feed.ow
   oncewire pack --format zstd backup.tar -o backup.tar.zst
 
@@ -62,6 +65,12 @@ pub(crate) struct PackArgs {
     /// order
     #[arg(long, value_name = "FILE")]
     pub(crate) base: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: PackStoreArgs,
+    /// Go on from this point, which the receiver's `unpack` named, and forget what was packed since;
+    /// `start` sends everything anew [default: where the last pack ended]
+    #[arg(long, value_name = "POINT", requires = "store")]
+    pub(crate) from: Option<PointName>,
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help = format!(
         "Largest block, up to {}. A pipe is packed block by block as it comes [default: {0}, or {} with --cpu-budget or \
          --format zstd]", size(MAX_BLOCK as u64), size(DEFAULT_BLOCK as u64)
@@ -86,11 +95,32 @@ pub(crate) struct PackArgs {
     pub(crate) json: bool,
 }
 
+/// Content of earlier packs, as a base that grows.
+#[derive(Debug, Args)]
+pub(crate) struct PackStoreArgs {
+    /// Keep the content in this directory, and begin with that of the packs before: a base that
+    /// grows. The other end has a directory of its own, and gets each pack in order
+    #[arg(long, value_name = "DIR", conflicts_with = "base")]
+    pub(crate) store: Option<PathBuf>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "store", help = format!(
+        "Content that a new --store keeps, the newest [default: {}]", size(DEFAULT_SIZE)
+    ))]
+    pub(crate) store_size: Option<u64>,
+    /// Encrypt the store with the secret in this file, 32 bytes or more
+    #[arg(long, value_name = "FILE", requires = "store", conflicts_with = "store_plain")]
+    pub(crate) store_key: Option<PathBuf>,
+    /// Do not encrypt the store
+    #[arg(long, requires = "store")]
+    pub(crate) store_plain: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   oncewire unpack backup.ow -o backup.tar
   oncewire unpack --base release-1.tar 1-to-2.ow -o release-2.tar
+  oncewire unpack --store received --store-size 100M --store-plain \\
+    monday.ow -o monday.sql
 
 Exits with status 3 if the input is corrupt, truncated or not an Oncewire pack. A file given with -o appears only once it is \
 complete and verified. On a pipe, output stops before the first bad byte.")]
@@ -103,6 +133,8 @@ pub(crate) struct UnpackArgs {
     /// Base file, as given to `pack`; repeatable, in the same order
     #[arg(long, value_name = "FILE")]
     pub(crate) base: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: PackStoreArgs,
     /// Refuse packs that need a larger content cache than this
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = size(MAX_DEFAULT_CACHE))]
     pub(crate) max_cache: u64,

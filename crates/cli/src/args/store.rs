@@ -56,7 +56,7 @@ Examples:
   oncewire store check /var/lib/oncewire/cache --key a.key
   oncewire store forget /var/lib/oncewire/cache 3f9a
 
-The directory is that of --store of `serve` or `connect`. With --json, each prints one JSON document. How much a cache holds is encrypted, too: name the end's key with --key, or the \
+The directory is that of --store of `serve`, `connect`, `pack` or `unpack`. With --json, each prints one JSON document. How much a cache holds is encrypted, too: name the end's key with --key, or the \
 file of --store-key.")]
 pub(crate) struct StoreCommandArgs {
     #[command(subcommand)]

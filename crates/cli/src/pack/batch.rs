@@ -5,6 +5,7 @@ use super::format::Writer;
 use crate::adapting::Adapting;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
+use crate::pack_store::PackStore;
 use cpu_time::ThreadTime;
 use oncewire_codec::zstd_frames::ContentChecksum;
 use oncewire_codec::{FilePages, Finder, LeaseState, Tokens};
@@ -175,6 +176,8 @@ pub(super) struct Finding<'a> {
     pub(super) adapting: &'a mut Option<Adapting>,
     /// Of all content, if the format has one.
     pub(super) checksum: Option<&'a mut ContentChecksum>,
+    /// What keeps all content, if anything does.
+    pub(super) store: &'a mut Option<PackStore>,
     /// Content so far, in bytes.
     pub(super) position: u64,
 }
@@ -215,6 +218,9 @@ impl Finding<'_> {
             rest = next;
             self.position += block.len() as u64;
             batch.blocks += 1;
+        }
+        if let Some(store) = self.store {
+            store.push(batch.content.front(batch.len))?;
         }
         batch.content.check()?;
         Ok(true)
@@ -289,6 +295,7 @@ mod tests {
             finder: &mut finder,
             adapting: &mut None,
             checksum: None,
+            store: &mut None,
             position: 0,
         };
         let mut batch = Batch::default();

@@ -25,6 +25,9 @@ pub(super) fn check(args: &PackArgs, entropy: Entropy) -> Outcome {
     if !args.base.is_empty() {
         return refuse("has no base files; omit --base, or see zstd's own --patch-from");
     }
+    if args.store.store.is_some() {
+        return refuse("goes on from nothing; omit --store");
+    }
     if args.inside.is_on() {
         return refuse("cannot express repeats inside compressed content; omit --inside on");
     }

@@ -311,6 +311,7 @@ mod tests {
                 finder: &mut finder,
                 adapting: &mut None,
                 checksum: None,
+                store: &mut None,
                 position: 0,
             };
             let writers = writers.into_iter().map(Writer::Oncewire).collect();

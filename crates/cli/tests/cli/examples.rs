@@ -87,7 +87,9 @@ fn of_keygen_demo_man_and_completions() {
 #[test]
 fn of_pack_and_unpack() {
     let dir = Dir::new();
-    for (n, name) in [(0, "backup.tar"), (0, "release-1.tar"), (1, "release-2.tar")] {
+    for (n, name) in
+        [(0, "backup.tar"), (0, "release-1.tar"), (1, "release-2.tar"), (2, "monday.sql")]
+    {
         dir.write(name, &tz(n));
     }
     stand_in(&dir, "nc", "cat backup.tar");

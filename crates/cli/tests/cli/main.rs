@@ -13,6 +13,7 @@ mod index;
 mod mapped;
 mod memory;
 mod outputs;
+mod pack_store;
 mod pipes;
 mod plan;
 mod profile;

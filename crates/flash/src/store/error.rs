@@ -77,6 +77,12 @@ pub enum StoreError {
         /// Whether it is encrypted.
         sealed: bool,
     },
+    /// Its logs are of packs, and a tunnel was to use it.
+    #[error("{} has the content of packs: a tunnel needs a directory of its own", path.display())]
+    OfPacks {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Another process has it open.
     #[error("another process uses {}", path.display())]
     Busy {

@@ -115,6 +115,9 @@ impl ContentStore {
         let mut readable = Vec::new();
         for file in files {
             match file.header {
+                Ok(header) if header.peer == Peer::default() => {
+                    return Err(StoreError::OfPacks { path: options.dir.clone() });
+                }
                 Ok(header) => readable.push((header.created, file.name, header)),
                 Err(problem) => {
                     warn!(file = %file.path.display(), %problem, "a cache on disk cannot be read and stays as it is: `oncewire store forget` deletes it");
