@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// How often a session that is ending is polled.
 const POLL: Duration = Duration::from_millis(20);
+/// How often one is polled that keeps a successor waiting.
+const SHORT_POLL: Duration = Duration::from_millis(2);
 
 /// Waits for at most `limit` until all sessions that were sent GO_AWAY are over, and applications
 /// here have read what had arrived. Returns whether no flow is left.
@@ -29,6 +31,17 @@ pub(crate) async fn drain_all(drivers: &[Arc<Driver>], limit: Duration) -> bool 
                 .all(|driver| driver.open_flows() == 0 && !driver.is_delivering());
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Waits until the peers of sessions that are up know that this end opens no more flows.
+pub(crate) async fn gone_away(drivers: &[Arc<Driver>]) {
+    let waits = |driver: &Arc<Driver>| !driver.is_over() && driver.is_up();
+    while drivers
+        .iter()
+        .any(|driver| waits(driver) && driver.with(|s| !s.has_gone_away()).unwrap_or(false))
+    {
+        tokio::time::sleep(SHORT_POLL).await;
     }
 }
 

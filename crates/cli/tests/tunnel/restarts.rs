@@ -191,8 +191,8 @@ fn a_restart_refuses_no_connection_and_ends_none() {
     assert_eq!(told.matches("READY=1").count(), 6, "{told}");
 }
 
-/// The restarted server gets its cache from disk while its earlier process still has a connection,
-/// and the client gives it to the new session.
+/// The restarted end gets its cache from disk while its earlier process still has a connection, and the
+/// other end gives its own to the new session.
 #[test]
 fn caches_on_disk_go_to_the_successor() {
     let disk = tempfile::tempdir().expect("a directory");
@@ -211,7 +211,7 @@ fn caches_on_disk_go_to_the_successor() {
     let ways = services.connect.0.ways();
     assert_same(&fetch(ways[1]).unwrap(), &content, "first");
     let mut open = Vec::new();
-    for name in ["serve"] {
+    for name in ["serve", "connect", "connect", "serve", "connect"] {
         let mut stream = application(ways[0]);
         stream.write_all(b"x").unwrap();
         stream.read_exact(&mut [0]).unwrap();

@@ -7,7 +7,7 @@ mod reverse;
 mod session;
 
 use crate::counted::{ContentBytes, WireBytes};
-use crate::drain::drain_all;
+use crate::drain::{drain_all, gone_away};
 use crate::driver::Driver;
 use crate::endpoint::{Endpoint, NetError, session_status};
 use crate::handshake::HandshakeError;
@@ -60,6 +60,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// How long a successor of a server that drains is expected at any moment.
 const SUCCESSOR: Duration = Duration::from_secs(10);
+
+/// How long a client that drains waits until its servers know: they then give its successor the caches
+/// that it shared with them, and leave its open connections alone.
+const KNOWN: Duration = Duration::from_secs(1);
 
 /// How long a client that drains waits for connections that it accepted to get their flows.
 const ACCEPTED: Duration = Duration::from_secs(1);
@@ -279,6 +283,8 @@ impl Connection {
             driver.with(Session::go_away);
             driver.close_listeners();
         }
+        // A server that does not answer would know its successor no sooner.
+        let _ = tokio::time::timeout(KNOWN, gone_away(&drivers)).await;
         drivers
     }
 

@@ -54,6 +54,8 @@ struct Shared {
     next: AtomicU64,
     queue: Mutex<Queue>,
     wake: Condvar,
+    /// Notified when what was left has been written.
+    settled: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
     written: AtomicU64,
     lost: AtomicU64,
@@ -69,6 +71,8 @@ struct Queue {
     ready: BTreeSet<(u64, Side)>,
     /// What sessions that are over left.
     left: Vec<(u64, PublicKey, Side, Vec<Unwritten>)>,
+    /// The writer has taken some of that, and not written it yet.
+    writes_left: bool,
     stop: bool,
 }
 
@@ -147,6 +151,7 @@ impl ContentStore {
             next: AtomicU64::new(1),
             queue: Mutex::default(),
             wake: Condvar::new(),
+            settled: Condvar::new(),
             thread: Mutex::default(),
             written: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -281,6 +286,7 @@ impl ContentStore {
         if shared.failure.get().is_some() {
             return None;
         }
+        shared.wait_for_left();
         let logs = lock(&shared.peers).get(&Peer(peer.0)).cloned()?;
         let mut logs = lock(&logs);
         let is_given = logs.given.is_some_and(|given| given.elapsed() < AGAIN);
@@ -372,6 +378,14 @@ impl PeerLogs {
 impl Shared {
     fn driver(&self, number: u64) -> Option<Arc<Driver>> {
         lock(&self.drivers).get(&number)?.upgrade()
+    }
+
+    /// Waits until what sessions left is written: once their logs are given to another one, it would
+    /// be dropped. A disk that is too slow for that is not waited for.
+    fn wait_for_left(&self) {
+        let waits = |queue: &mut Queue| queue.writes_left || !queue.left.is_empty();
+        let queue = lock(&self.queue);
+        let _ = self.settled.wait_timeout_while(queue, PATIENCE, waits);
     }
 
     /// Whether the session of a driver lasts.

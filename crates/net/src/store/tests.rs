@@ -1,6 +1,7 @@
 use super::*;
 use crate::keys::{AuthorizedPeers, Peer as KnownPeer};
 use crate::{ConnectConfig, Endpoint, ServeConfig, allow::AllowList, connect, serve};
+use oncewire_session::{Epoch, LogHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The disk of a server does not answer, neither when a peer comes nor when it has something to
@@ -61,4 +62,38 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
     hang.join().unwrap();
     client.stop();
     server.stop();
+}
+
+/// What a session left is queued while the disk is slow: the next session of the peer waits for it.
+#[test]
+fn what_a_session_left_is_written_before_the_next_one_reads() {
+    let disk = tempfile::tempdir().unwrap();
+    let key = SecretKey::generate().unwrap();
+    let options = StoreOptions {
+        dir: disk.path().join("store"),
+        size: 1 << 30,
+        log: 0,
+        secret: StoreSecret::default(),
+    };
+    let store = ContentStore::open(options, &key).unwrap();
+    let peer = SecretKey::generate().unwrap().public();
+    let logs = Arc::new(Mutex::new(PeerLogs { owner: Some(7), ..PeerLogs::new() }));
+    lock(&store.shared.peers).insert(Peer(peer.0), logs.clone());
+
+    let slow = lock(&logs);
+    let epoch = Epoch { log: 1, number: 0 };
+    let begin = Unwritten::Begin(LogHeader { epoch, capacity: 1 << 20, key: 0 });
+    store.queue_left(7, peer, vec![(Side::Receiving, vec![begin])]);
+    let (asks, asked) = std::sync::mpsc::channel();
+    let next = std::thread::spawn({
+        let (store, logs) = (store.clone(), logs.clone());
+        move || {
+            asks.send(()).unwrap();
+            store.shared.wait_for_left();
+            lock(&logs).logs.values_mut().filter_map(PeerLog::disk_log).count()
+        }
+    });
+    asked.recv().unwrap();
+    drop(slow);
+    assert_eq!(next.join().unwrap(), 1);
 }

@@ -27,6 +27,8 @@ pub(super) fn run(shared: &Weak<Shared>) {
         for (driver, peer, side, left) in left {
             shared.write(driver, None, peer, side, left.into_iter());
         }
+        lock(&shared.queue).writes_left = false;
+        shared.settled.notify_all();
         shared.commit(stop);
         if stop {
             return;
@@ -51,6 +53,7 @@ fn wait(shared: &Shared) -> Work {
         let all = numbers.into_iter().flat_map(|driver| super::SIDES.map(|side| (driver, side)));
         queue.ready.extend(all);
     }
+    queue.writes_left = !queue.left.is_empty();
     let ready = std::mem::take(&mut queue.ready).into_iter().collect();
     (ready, std::mem::take(&mut queue.left), queue.stop)
 }

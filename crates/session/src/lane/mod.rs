@@ -533,6 +533,11 @@ impl Lane {
         self.outbox.is_empty()
     }
 
+    /// Whether a GO_AWAY is not known to be processed.
+    pub(crate) fn has_go_away(&self) -> bool {
+        self.outbox.has_go_away()
+    }
+
     /// Counted messages written to any transport.
     pub(crate) fn written(&self) -> u64 {
         self.outbox.written()

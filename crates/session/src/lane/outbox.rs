@@ -3,6 +3,7 @@
 use crate::flow::FlowId;
 use crate::limits::{MAX_CONTROL, MAX_UNACKNOWLEDGED};
 use crate::message::Message;
+use crate::message::kind::GO_AWAY;
 use crate::outgoing::log::BlockId;
 use std::collections::VecDeque;
 
@@ -135,6 +136,13 @@ impl Outbox {
 
     pub(super) fn has_epoch(&self) -> bool {
         self.messages.iter().any(|message| matches!(message, Counted::Epoch))
+    }
+
+    pub(super) fn has_go_away(&self) -> bool {
+        self.messages.iter().any(|message| match message {
+            Counted::Control(bytes) => bytes.first() == Some(&GO_AWAY),
+            Counted::Block(..) | Counted::Epoch => false,
+        })
     }
 
     pub(super) fn acknowledged(&self) -> u64 {

@@ -48,6 +48,11 @@ impl Session {
         }
     }
 
+    /// Whether the peer knows of [`Session::go_away`].
+    pub fn has_gone_away(&self) -> bool {
+        self.going_away && !self.lanes.iter().any(Lane::has_go_away)
+    }
+
     /// Ends the session and notifies the peer.
     pub fn close(&mut self) {
         self.end(Ended::Closed);

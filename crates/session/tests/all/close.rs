@@ -113,6 +113,7 @@ fn a_flow_that_arrived_whole_outlives_the_session() {
     assert!(client.session.take_undelivered().is_empty(), "the session is not over");
     client.session.reset(reset, ResetCode::Reset);
     client.session.go_away();
+    assert!(!client.session.has_gone_away(), "the server does not know");
 
     server.session.close();
     server.settle(now);
@@ -155,4 +156,22 @@ fn nothing_outlives_a_session_otherwise() {
         assert_eq!(client.ended, Some(Ended::Closed));
         assert!(client.session.take_undelivered().is_empty(), "closed here: {closed_here}");
     }
+}
+
+/// What waits for that is the successor of this end: its peer must expect it.
+#[test]
+fn an_end_has_gone_away_once_the_peer_knows() {
+    let mut now = Instant::now();
+    let (mut client, mut server) = pair(now);
+    client.session.open(b"tcp:origin:80", b"", now).unwrap();
+    client.settle(now);
+    exchange(&mut client, &mut server, now);
+    pass_time(&mut client, &mut server, &mut now);
+    assert!(client.session.is_acknowledged() && !client.session.has_gone_away());
+    client.session.go_away();
+    client.settle(now);
+    assert!(!client.session.has_gone_away(), "it is not even sent");
+    exchange(&mut client, &mut server, now);
+    pass_time(&mut client, &mut server, &mut now);
+    assert!(client.session.has_gone_away());
 }
