@@ -21,6 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
+#[cfg(target_os = "linux")]
+mod handover;
+
 /// Bytes of a lane in flight, for the sender and for the receiver: 200 ms at 1 Gbit/s, and some
 /// reserve. Small flows cannot overtake what QUIC holds, and it has no mark for unsent bytes as TCP
 /// does.
@@ -62,19 +65,72 @@ pub(crate) fn server(
     tls: &tls::ServerTls,
     address: SocketAddr,
     idle: Duration,
-) -> Result<Endpoint, NetError> {
+) -> Result<Listening, NetError> {
     let mut config = server_config(tls)?;
     config.transport_config(transport(idle));
-    udp_at(address)
-        .and_then(|socket| {
-            let runtime = Arc::new(quinn::TokioRuntime);
-            Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
-        })
+    Listening::start(config, address)
         .map_err(|source| NetError::Listen { bind: format!("{address} (UDP)"), source })
 }
 
+/// A server's port.
+#[derive(Clone)]
+pub(crate) struct Listening {
+    pub(crate) endpoint: Endpoint,
+    /// If a successor gets it from the service manager.
+    #[cfg(target_os = "linux")]
+    shared: Option<Arc<handover::SharedPort>>,
+}
+
+impl Listening {
+    #[cfg(target_os = "linux")]
+    fn start(config: ServerConfig, address: SocketAddr) -> io::Result<Listening> {
+        let (socket, is_kept) = match crate::service::passed_socket(address) {
+            Some(socket) => (socket, true),
+            None => {
+                let socket = udp_at(address)?;
+                let is_kept = crate::service::keep_socket(&socket);
+                (socket, is_kept)
+            }
+        };
+        let runtime = Arc::new(quinn::TokioRuntime);
+        if !(is_kept && crate::supervisor::is_worker()) {
+            socket.set_nonblocking(true)?;
+            let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?;
+            return Ok(Listening { endpoint, shared: None });
+        }
+        let shared = handover::SharedPort::new(socket)?;
+        let mut ends = EndpointConfig::default();
+        let ids = shared.clone();
+        ends.cid_generator(move || ids.ids());
+        let endpoint =
+            Endpoint::new_with_abstract_socket(ends, Some(config), shared.clone(), runtime)?;
+        Ok(Listening { endpoint, shared: Some(shared) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn start(config: ServerConfig, address: SocketAddr) -> io::Result<Listening> {
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let socket = udp_at(address)?;
+        let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?;
+        Ok(Listening { endpoint })
+    }
+
+    /// Leaves the port to another process. Connections continue if that gets the socket from the
+    /// service manager, and end otherwise.
+    pub(crate) async fn give_way(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(shared) = &self.shared {
+            match shared.give_way() {
+                Ok(()) => return,
+                Err(error) => warn!(%error, "connections over QUIC cannot stay open"),
+            }
+        }
+        leave_port(&self.endpoint).await;
+    }
+}
+
 /// Ends a server's connections, and leaves its port to another process.
-pub(crate) async fn leave_port(endpoint: &Endpoint) {
+async fn leave_port(endpoint: &Endpoint) {
     endpoint.close(VarInt::from_u32(0), b"the server restarts");
     // Until clients know; one that does not answer asks later, and finds the successor.
     let _ = tokio::time::timeout(LEAVE, endpoint.wait_idle()).await;
@@ -147,6 +203,11 @@ impl Client {
         // Fails on a machine without IPv6.
         let v6 = Endpoint::client(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).ok();
         Ok(Client { v4, v6, raw_key, certificate, connection: tokio::sync::Mutex::default(), wire })
+    }
+
+    /// Opens no more streams on the open connection: its server drains.
+    pub(crate) async fn leave(&self) {
+        *self.connection.lock().await = None;
     }
 
     /// Opens a stream to the server at one of `addresses`, on the open connection or on a new one.
@@ -260,7 +321,8 @@ mod tests {
     async fn keys_are_shown_in_either_form() {
         let (a, b) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
         let listening = tls::ServerTls::new(&b, &only(&a)).unwrap();
-        let server = server(&listening, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), IDLE).unwrap();
+        let server =
+            server(&listening, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), IDLE).unwrap().endpoint;
         let address = [server.local_addr().unwrap()];
         for credential in [Credential::RawKey, Credential::Certificate, Credential::RawKey] {
             let client = client(&a, &only(&b));
@@ -280,7 +342,8 @@ mod tests {
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             IDLE,
         )
-        .unwrap();
+        .unwrap()
+        .endpoint;
         // Receives packets and does not answer.
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addresses = [silent.local_addr().unwrap(), server.local_addr().unwrap()];

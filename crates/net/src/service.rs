@@ -9,7 +9,7 @@ use crate::sync::lock;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use sd_notify::NotifyState;
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
@@ -80,26 +80,45 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }
 
-/// Listeners that the manager passed and nobody took. It keeps its own copies, so connections that
+/// A socket that the manager passed.
+enum Passed {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+/// Sockets that the manager passed and nobody took. It keeps its own copies, so connections that
 /// arrive while this process is restarted wait in their queues.
-fn passed() -> &'static Mutex<Vec<(SocketAddr, TcpListener)>> {
-    static PASSED: OnceLock<Mutex<Vec<(SocketAddr, TcpListener)>>> = OnceLock::new();
+fn passed() -> &'static Mutex<Vec<(SocketAddr, Passed)>> {
+    static PASSED: OnceLock<Mutex<Vec<(SocketAddr, Passed)>>> = OnceLock::new();
     PASSED.get_or_init(|| {
         let mut from = listenfd::ListenFd::from_env();
         let mut passed = Vec::new();
         for at in 0..from.len() {
-            let taken = from.take_tcp_listener(at).and_then(|listener| {
-                listener.map(|listener| Ok((listener.local_addr()?, listener))).transpose()
-            });
-            match taken {
-                Ok(listener) => passed.extend(listener),
+            // One that is not taken stays where it is.
+            let listener = from.take_tcp_listener(at);
+            let socket = match listener {
+                Ok(listener) => Ok(listener.map(Passed::Tcp)),
+                Err(_) => from.take_udp_socket(at).map(|socket| socket.map(Passed::Udp)),
+            };
+            match socket.and_then(|socket| socket.map(Passed::with_address).transpose()) {
+                Ok(socket) => passed.extend(socket),
                 Err(error) => {
-                    warn!(%error, number = at + 1, "a socket of the service manager is not used: only TCP listeners are");
+                    warn!(%error, number = at + 1, "a socket of the service manager is not used: only TCP listeners and UDP sockets are");
                 }
             }
         }
         Mutex::new(passed)
     })
+}
+
+impl Passed {
+    fn with_address(self) -> io::Result<(SocketAddr, Passed)> {
+        let address = match &self {
+            Passed::Tcp(listener) => listener.local_addr(),
+            Passed::Udp(socket) => socket.local_addr(),
+        };
+        Ok((address?, self))
+    }
 }
 
 /// Addresses of passed listeners that were taken: the manager has a copy of each.
@@ -108,16 +127,33 @@ static TAKEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
 /// The listener for this address, if the manager passed one.
 pub(crate) fn passed_listener(address: SocketAddr) -> Option<TcpListener> {
     let mut passed = lock(passed());
-    let at = passed.iter().position(|(passed, _)| *passed == address)?;
+    let is_it =
+        |(at, passed): &(SocketAddr, Passed)| *at == address && matches!(passed, Passed::Tcp(_));
+    let at = passed.iter().position(is_it)?;
+    let Passed::Tcp(listener) = passed.swap_remove(at).1 else { return None };
     lock(&TAKEN).push(address);
-    Some(passed.swap_remove(at).1)
+    Some(listener)
+}
+
+/// The UDP socket for this address, if the manager passed one.
+#[cfg(target_os = "linux")]
+pub(crate) fn passed_socket(address: SocketAddr) -> Option<UdpSocket> {
+    let mut passed = lock(passed());
+    let is_it =
+        |(at, passed): &(SocketAddr, Passed)| *at == address && matches!(passed, Passed::Udp(_));
+    let at = passed.iter().position(is_it)?;
+    let Passed::Udp(socket) = passed.swap_remove(at).1 else { return None };
+    Some(socket)
 }
 
 /// Warns of listeners that the manager passed and the configuration does not name: connections to
 /// them would wait for ever. Closes them, and the manager's copies of those that it keeps.
 pub(crate) fn warn_of_unused() {
-    for (address, _) in lock(passed()).drain(..) {
-        let name = name_of(address);
+    for (address, passed) in lock(passed()).drain(..) {
+        let name = match passed {
+            Passed::Tcp(_) => name_of("listener", address),
+            Passed::Udp(_) => name_of("udp", address),
+        };
         tell(&[NotifyState::Custom("FDSTOREREMOVE=1"), NotifyState::Custom(&name)]);
         warn!(%address, "the service manager listens here, but the configuration does not");
     }
@@ -129,8 +165,22 @@ pub(crate) fn close_passed() {
 }
 
 /// The name by which the manager keeps a listener. A colon would end it.
-fn name_of(address: SocketAddr) -> String {
-    format!("FDNAME=listener-{}", address.to_string().replace(':', "_"))
+fn name_of(kind: &str, address: SocketAddr) -> String {
+    format!("FDNAME={kind}-{}", address.to_string().replace(':', "_"))
+}
+
+/// Gives the manager a copy of a UDP socket, for the next process of the service. Whether it certainly
+/// keeps it: systemd says so since version 254 (`FDSTORE` in systemd.exec(5)).
+#[cfg(target_os = "linux")]
+pub(crate) fn keep_socket(socket: &UdpSocket) -> bool {
+    let Some(manager) = std::env::var_os("NOTIFY_SOCKET") else { return false };
+    let kept = socket.local_addr().and_then(|address| {
+        // It would drop the socket at the first error that an ICMP message reports.
+        let text = format!("FDSTORE=1\nFDPOLL=0\n{}\n", name_of("udp", address));
+        send_with(manager.as_bytes(), text.as_bytes(), socket.as_fd())
+    });
+    let room = std::env::var("FDSTORE").ok().and_then(|most| most.parse::<u32>().ok());
+    kept.is_ok() && room.is_some_and(|most| most > 0)
 }
 
 /// Gives the manager a copy of a listener. While the service is restarted, connections wait in its
@@ -143,7 +193,7 @@ pub(crate) fn keep_listener(listener: &impl AsFd) {
         if lock(&TAKEN).contains(&address) {
             return Ok(());
         }
-        let text = format!("FDSTORE=1\n{}\n", name_of(address));
+        let text = format!("FDSTORE=1\n{}\n", name_of("listener", address));
         send_with(manager.as_bytes(), text.as_bytes(), listener.as_fd())
     });
     if let Err(error) = kept {

@@ -3,12 +3,13 @@
 //! has ended.
 //!
 //! `ONCEWIRE_OLD=PROGRAM` upgrades from that program, back to it, and so on; without it, the same
-//! program is started again. The other program must have the option, too.
+//! program is started again. The other program must have the option, and for QUIC it must
+//! use the UDP socket that the manager passes.
 
 use crate::support::*;
 use oncewire_testkit::servers::incompressible;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ struct Service {
     name: &'static str,
     args: Vec<String>,
     listeners: Vec<TcpListener>,
+    /// The UDP socket of a server, if the manager keeps one.
+    udp: Option<UdpSocket>,
     /// How often it was started.
     starts: usize,
 }
@@ -48,20 +51,21 @@ impl Service {
     /// Starts the next process, and waits until it answers.
     fn start(&mut self, dir: &Path) -> End {
         // Only standard input and output can be passed without unsafe code: a shell moves them.
-        let copy = |n: usize| {
-            let listener =
-                self.listeners.get(n).map(|listener| listener.try_clone().expect("copy"));
-            listener.map_or_else(Stdio::null, |listener| OwnedFd::from(listener).into())
-        };
+        let mut kept: Vec<OwnedFd> = Vec::new();
+        kept.extend(self.listeners.iter().map(|listener| listener.try_clone().unwrap().into()));
+        kept.extend(self.udp.iter().map(|socket| OwnedFd::from(socket.try_clone().unwrap())));
+        let count = kept.len();
+        let mut kept = kept.into_iter();
+        let mut next = || kept.next().map_or_else(Stdio::null, Stdio::from);
         let shell = r#"exec "$@" 3<&0 4<&1 0</dev/null 1>/dev/null"#;
         let mut command = Command::new("sh");
         command
             .args(["-c", shell, "sh"])
             .arg(program(self.starts))
-            .env("LISTEN_FDS", self.listeners.len().to_string())
+            .env("LISTEN_FDS", count.to_string())
             .env("NOTIFY_SOCKET", dir.join("manager.sock"));
         self.starts += 1;
-        End::start_on(command, dir, self.name, &self.args, [copy(0), copy(1)])
+        End::start_on(command, dir, self.name, &self.args, [next(), next()])
     }
 
     fn ways(&self) -> Vec<SocketAddr> {
@@ -96,9 +100,14 @@ impl Services {
         let mut connect_args = tunnel.connect_args.clone();
         let server = connect_args.iter_mut().find(|arg| **arg == address).expect("its server");
         server.clone_from(serve_args.last().expect("--listen ADDRESS"));
-        let mut serve = Service { name: "serve", args: serve_args, listeners, starts: 0 };
+        let udp = serve_args
+            .iter()
+            .any(|arg| arg == "quic")
+            .then(|| UdpSocket::bind(listeners[0].local_addr().unwrap()).expect("the same port"));
+        let mut serve = Service { name: "serve", args: serve_args, listeners, udp, starts: 0 };
         let listeners = listen(&mut connect_args);
-        let mut connect = Service { name: "connect", args: connect_args, listeners, starts: 0 };
+        let mut connect =
+            Service { name: "connect", args: connect_args, listeners, udp: None, starts: 0 };
         let ends = [serve.start(&dir), connect.start(&dir)];
         let [serve_end, connect_end] = ends;
         let services =
@@ -152,9 +161,20 @@ fn knock(way: SocketAddr, stop: &AtomicBool, [whole, failed]: [&AtomicU64; 2]) {
 
 #[test]
 fn a_restart_refuses_no_connection_and_ends_none() {
+    refuses_none_and_ends_none(|plan| plan);
+}
+
+/// The processes share a UDP port: each gets the datagrams of its own connections.
+#[test]
+fn a_restart_over_quic_refuses_no_connection_and_ends_none() {
+    let quic = ["--transport", "quic"];
+    refuses_none_and_ends_none(|plan| plan.serve(&quic).connect(&quic));
+}
+
+fn refuses_none_and_ends_none(over: impl Fn(Plan) -> Plan) {
     let content = incompressible(71, 24 << 20);
     let plan = Plan::new().to(slow_sender(content.clone())).to(echo());
-    let mut services = Services::start(plan);
+    let mut services = Services::start(over(plan));
     let ways = services.connect.0.ways();
     let mut open: Vec<TcpStream> = Vec::new();
     let stop = AtomicBool::new(false);

@@ -59,6 +59,9 @@ impl Shared {
             if *driver.phase().borrow() == Phase::GoingAway {
                 info!(server = %shared.server, "the server is draining; open connections continue, new ones wait for its successor");
                 shared.hubs.leave();
+                if let Some(quic) = &shared.quic {
+                    quic.leave().await;
+                }
                 shared.set_failure(Some(HandshakeError::Draining.into()));
                 *lock(&shared.draining_since) = Some(Instant::now());
                 shared.retire(driver, run);

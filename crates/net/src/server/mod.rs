@@ -85,7 +85,7 @@ struct Shared {
 #[derive(Default)]
 struct Listening {
     tcp: JoinSet<()>,
-    quic: Vec<quinn::Endpoint>,
+    quic: Vec<quic::Listening>,
 }
 
 /// Logs of a session that ended, for its peer to resume.
@@ -155,9 +155,11 @@ pub(crate) async fn serve_on(
                 Shared::accept_all(shared.clone(), listener, tls.clone(), pending.clone());
             lock(&shared.listening).tcp.spawn(accepting);
         }
-        if let Some(endpoint) = quic {
-            lock(&shared.listening).quic.push(endpoint.clone());
-            tokio::spawn(Shared::accept_quic(shared.clone(), endpoint, pending.clone()));
+        if let Some(quic) = quic {
+            let accepting =
+                Shared::accept_quic(shared.clone(), quic.endpoint.clone(), pending.clone());
+            tokio::spawn(accepting);
+            lock(&shared.listening).quic.push(quic);
         }
     }
     shared.endpoint.warn_if_no_peers();
@@ -197,13 +199,13 @@ impl Server {
     }
 
     /// Accepts no more sessions and flows, and leaves its addresses and its caches on disk to a
-    /// successor, which may start as soon as this returns. Flows over TCP continue until
-    /// [`Server::drain`] ends them; those over QUIC end, since two processes cannot share its port.
+    /// successor, which may start as soon as this returns. Flows continue until [`Server::drain`] ends
+    /// them; those over QUIC end here, unless a service manager gives the successor the socket.
     pub async fn give_way(&self) {
         self.begin_drain();
         let Listening { mut tcp, quic } = std::mem::take(&mut *lock(&self.shared.listening));
-        for endpoint in quic {
-            quic::leave_port(&endpoint).await;
+        for port in quic {
+            port.give_way().await;
         }
         while tcp.join_next().await.is_some() {}
         #[cfg(unix)]
