@@ -241,6 +241,55 @@ async fn bad_and_idle_clients_cost_little() {
     assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0);
 }
 
+/// The clock stands still but for what waits.
+#[tokio::test(start_paused = true)]
+async fn slow_requests_end_after_seconds() {
+    let at = start(None).await;
+    let begun = tokio::time::Instant::now();
+    let mut slow = TcpStream::connect(at).await.unwrap();
+    let mut answer = Vec::new();
+    let (mut reading, mut writing) = slow.split();
+    let drip = async {
+        // A byte a second, for as long as it is taken.
+        let request = "GET / HTTP/1.1\r\nHost: localhost\r\nX: ";
+        for byte in request.bytes().chain(std::iter::repeat(b'x')) {
+            if writing.write_all(&[byte]).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = drip => {}
+        _ = reading.read_to_end(&mut answer) => {}
+    }
+    assert!(begun.elapsed() <= Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(ask(at, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.0, 200);
+}
+
+/// Each guess takes half a second, and 64 are taken at once: 128 a second, whoever guesses.
+#[tokio::test(start_paused = true)]
+async fn wrong_tokens_are_slow_and_keep_nobody_out() {
+    let at = start(Some(TOKEN)).await;
+    let of = |token: &str| {
+        format!("GET /status HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\r\n")
+    };
+    let begun = tokio::time::Instant::now();
+    for guess in 0..20 {
+        assert_eq!(ask(at, &of(&format!("0123456789abcd{guess:02}"))).await.0, 401);
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
+    // More than there is room for, none of which waits for its answer.
+    let mut guesses = Vec::new();
+    for guess in 0..200 {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(of(&format!("0123456789abc{guess:03}")).as_bytes()).await.unwrap();
+        guesses.push(stream);
+    }
+    assert_eq!(ask(at, &of(TOKEN)).await.0, 200);
+}
+
 #[test]
 fn without_a_token_only_loopback_is_served() {
     let open = |address: &str| Admin::new(address.parse().unwrap(), None).is_ok();
