@@ -92,6 +92,7 @@ pub mod proxy;
 mod pump;
 mod quic;
 mod refusal;
+mod request;
 mod server;
 #[cfg(unix)]
 mod service;

@@ -1,6 +1,6 @@
 //! What each service carried and cost: the connections to one target, of all sessions.
 
-use crate::egress::FlowRequest;
+use crate::request::FlowRequest;
 use crate::sync::lock;
 use oncewire_session::{Residue, SentBlock, metrics};
 use std::collections::HashMap;

@@ -3,13 +3,14 @@
 use super::Shared;
 use crate::domain::{self, DomainName, Site};
 use crate::driver::{Driver, FlowSignals};
-use crate::egress::{FlowRequest, log_no_flow};
+use crate::egress::log_no_flow;
 use crate::flows::FlowLine;
 use crate::https::{Client, From, Https, TlsFlow};
 use crate::log_limit::LogLimit;
 use crate::proxy::{self, ProxyError, ProxyProtocol, Request};
 use crate::pump::{pump, write_all};
 use crate::refusal::Refusal;
+use crate::request::FlowRequest;
 use crate::sockets::{accept, reset_on_drop};
 use crate::target::Target;
 use crate::target::canonical;

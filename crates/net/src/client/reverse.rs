@@ -2,10 +2,10 @@
 
 use crate::domain;
 use crate::driver::{Driver, Phase};
-use crate::egress::FlowRequest;
 use crate::listener::Forward;
 use crate::log_limit::LogLimit;
 use crate::refusal::Refusal;
+use crate::request::FlowRequest;
 use oncewire_session::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,139 +4,28 @@
 //! The session is behind one lock, never held across an await, nor while a block is encoded.
 //! Every change of the session goes through [`Driver::with`], which also handles its events.
 
+mod events;
 mod lanes;
+mod signals;
+
+pub(crate) use signals::{FlowSignals, OpenedFlow};
 
 use crate::counted::ContentBytes;
 use crate::dials::Dials;
 use crate::keys::PublicKey;
-use crate::log_limit::LogLimit;
-use crate::services::Service;
 #[cfg(unix)]
-use crate::store::{ContentStore, PATIENCE};
+use crate::store::ContentStore;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
 #[cfg(unix)]
 use oncewire_session::Side;
-use oncewire_session::{
-    Ended, Event, FlowId, FlowMeter, Logs, OpenError, Owner, ResetCode, SentBlock, Session,
-};
-use std::collections::{HashMap, VecDeque};
+use oncewire_session::{Ended, FlowId, Logs, OpenError, Owner, Session};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
-use tracing::{debug, info, warn};
-
-/// A flow that the peer opened.
-#[derive(Debug)]
-pub(crate) struct OpenedFlow {
-    pub(crate) flow: FlowId,
-    pub(crate) target: Vec<u8>,
-    /// Whose it is.
-    pub(crate) owner: Owner,
-}
-
-/// Signals for the tasks of a flow.
-#[derive(Debug, Default)]
-pub(crate) struct FlowSignals {
-    /// Bytes of the application that went into the flow, and that came out of it.
-    carried: [AtomicU64; 2],
-    /// Bytes of messages that were sent and received for it.
-    wire: [AtomicU64; 2],
-    service: Option<Arc<Service>>,
-    /// The HTTPS service that it belongs to, too.
-    https: OnceLock<Arc<Service>>,
-    pub(crate) readable: Notify,
-    pub(crate) writable: Notify,
-    /// Accepted, reset or over: see [`FlowSignals::answer`].
-    pub(crate) answered: Notify,
-    answer: OnceLock<Result<(), ResetCode>>,
-    reset: OnceLock<ResetCode>,
-    /// The session is over, and these bytes are the last ones for the application: see
-    /// [`Session::take_undelivered`].
-    rest: OnceLock<Mutex<VecDeque<Vec<u8>>>>,
-    pub(crate) gone: Notify,
-}
-
-impl FlowMeter for FlowSignals {
-    fn sent(&self, block: SentBlock) {
-        self.wire[0].fetch_add(block.wire, Ordering::Relaxed);
-        for service in self.service.iter().chain(self.https.get()) {
-            service.sent(&block);
-        }
-    }
-
-    fn received(&self, content: u64, wire: u64) {
-        self.wire[1].fetch_add(wire, Ordering::Relaxed);
-        for service in self.service.iter().chain(self.https.get()) {
-            service.received(content, wire);
-        }
-    }
-}
-
-impl FlowSignals {
-    fn of(service: Option<Arc<Service>>) -> Arc<FlowSignals> {
-        Arc::new(FlowSignals { service, ..FlowSignals::default() })
-    }
-
-    /// Counts what the flow carries for this service, too, from now on.
-    pub(crate) fn count_for(&self, service: Arc<Service>) {
-        let _ = self.https.set(service);
-    }
-
-    /// The peer's answer to the flow, once there is one.
-    pub(crate) fn answer(&self) -> Option<Result<(), ResetCode>> {
-        self.answer.get().copied()
-    }
-
-    /// Notes bytes of the application that went into the flow, and that came out of it.
-    pub(crate) fn note_carried(&self, [sent, received]: [usize; 2]) {
-        self.carried[0].fetch_add(sent as u64, Ordering::Relaxed);
-        self.carried[1].fetch_add(received as u64, Ordering::Relaxed);
-    }
-
-    /// Bytes of the application that went into the flow, and that came out of it.
-    pub(crate) fn carried(&self) -> [u64; 2] {
-        [0, 1].map(|way| self.carried[way].load(Ordering::Relaxed))
-    }
-
-    /// Bytes of messages that were sent and received for the flow, before encryption.
-    pub(crate) fn on_wire(&self) -> [u64; 2] {
-        [0, 1].map(|way| self.wire[way].load(Ordering::Relaxed))
-    }
-
-    /// Why the flow was reset by the peer, if it was.
-    pub(crate) fn reset(&self) -> Option<ResetCode> {
-        self.reset.get().copied()
-    }
-
-    /// Takes the next of the bytes that outlive the session. `None` unless the flow arrived whole
-    /// before the peer closed; an empty chunk once all are taken.
-    pub(crate) fn take_rest(&self) -> Option<Vec<u8>> {
-        Some(lock(self.rest.get()?).pop_front().unwrap_or_default())
-    }
-
-    /// Whether the session is over, but bytes for the application are left.
-    pub(crate) fn has_rest(&self) -> bool {
-        self.rest.get().is_some()
-    }
-
-    fn set_rest(&self, chunks: VecDeque<Vec<u8>>) {
-        let _ = self.rest.set(Mutex::new(chunks));
-        self.readable.notify_one();
-        self.writable.notify_one();
-    }
-
-    fn set_reset(&self, code: ResetCode) {
-        let _ = self.reset.set(code);
-        let _ = self.answer.set(Err(code));
-        self.answered.notify_one();
-        self.gone.notify_one();
-        self.readable.notify_one();
-        self.writable.notify_one();
-    }
-}
 
 struct DriverState {
     session: Option<Session>,
@@ -358,182 +247,6 @@ impl Driver {
         self.lock().session.as_ref().map(act)
     }
 
-    fn settle(&self, state: &mut DriverState) {
-        let deadline = self.pass_events(state);
-        let flows = state.session.as_ref().map_or(0, Session::flow_count);
-        // Wakes one waiting opener per flow that has ended.
-        for _ in flows..std::mem::replace(&mut state.flow_count, flows) {
-            self.vacancy.notify_one();
-        }
-        if deadline.is_some_and(|deadline| state.timer_at.is_none_or(|at| deadline < at)) {
-            state.timer_at = deadline;
-            self.timer.notify_one();
-        }
-    }
-
-    /// Turns events into signals. Returns the session's next deadline.
-    fn pass_events(&self, state: &mut DriverState) -> Option<Instant> {
-        let session = state.session.as_mut()?;
-        while let Some(event) = session.poll_event() {
-            match event {
-                Event::Established => {
-                    self.phase.send_if_modified(|phase| {
-                        *phase == Phase::Handshake && {
-                            *phase = Phase::Established;
-                            true
-                        }
-                    });
-                }
-                Event::Transmit(lane) => state.lanes[lane].transmit.notify_one(),
-                Event::Drop(lane) => {
-                    state.lanes[lane].close.notify_one();
-                    state.lanes[lane].transmit.notify_one();
-                }
-                Event::Opened { flow, target, owner } => {
-                    let signals = FlowSignals::of(self.content.enter(&target));
-                    session.watch(flow, signals.clone());
-                    state.flows.insert(flow, signals);
-                    self.note_forgotten(session.forgotten_domains());
-                    // Fails only when the session is being given up.
-                    let _ = self.opened.send(OpenedFlow { flow, target, owner });
-                }
-                Event::Accepted(flow) => {
-                    if let Some(signals) = state.flows.get(&flow) {
-                        let _ = signals.answer.set(Ok(()));
-                        signals.answered.notify_one();
-                    }
-                }
-                Event::Readable(flow) => {
-                    if let Some(signals) = state.flows.get(&flow) {
-                        signals.readable.notify_one();
-                    }
-                }
-                Event::Writable(flow) => {
-                    if let Some(signals) = state.flows.get(&flow) {
-                        signals.writable.notify_one();
-                    }
-                }
-                Event::Reset(flow, code) => {
-                    if let Some(signals) = state.flows.remove(&flow) {
-                        signals.set_reset(code);
-                    }
-                }
-                Event::GoingAway => {
-                    self.phase.send_if_modified(|phase| {
-                        !matches!(phase, Phase::Over(_)) && {
-                            *phase = Phase::GoingAway;
-                            true
-                        }
-                    });
-                }
-                Event::Memory => {
-                    if let Some(memory) = &self.memory {
-                        memory.notify_one();
-                    }
-                }
-                Event::Limited { from, to } => {
-                    info!(
-                        peer = self.label(),
-                        from,
-                        to,
-                        "the peer keeps a smaller cache from now on, because other sessions need its memory: the cache starts again, empty, if it is larger"
-                    );
-                }
-                Event::Effort(decision) => {
-                    info!(
-                        peer = self.label(),
-                        from = %decision.from,
-                        to = %decision.to,
-                        share_percent = 100.0 * decision.share(),
-                        budget_percent = 100.0 * decision.budget.as_f64(),
-                        "encoding effort changed to stay within --cpu-budget"
-                    );
-                }
-                Event::Ended(why) => {
-                    debug!(%why, "session over");
-                    for (flow, chunks) in session.take_undelivered() {
-                        if let Some(signals) = state.flows.get(&flow) {
-                            signals.set_rest(chunks);
-                        }
-                    }
-                    state.flows.retain(|_, signals| {
-                        if !signals.has_rest() {
-                            signals.set_reset(ResetCode::Failed);
-                        }
-                        signals.has_rest()
-                    });
-                    self.phase.send_replace(Phase::Over(why));
-                }
-                #[cfg(unix)]
-                Event::Unwritten(side) => {
-                    if let Some((store, number)) = self.store.get() {
-                        store.ready(*number, side);
-                    }
-                }
-                #[cfg(unix)]
-                Event::Fetch { id, side, range } => {
-                    if let Some((store, number)) = self.store.get() {
-                        store.fetch(*number, id, side, range);
-                    }
-                }
-                _ => {}
-            }
-        }
-        #[cfg(unix)]
-        if session.awaits_commit() {
-            let by = *state.commit_by.get_or_insert_with(|| Instant::now() + PATIENCE);
-            return Some(session.deadline().map_or(by, |deadline| deadline.min(by)));
-        }
-        #[cfg(unix)]
-        {
-            state.commit_by = None;
-        }
-        session.deadline()
-    }
-
-    async fn keep_time(driver: Arc<Driver>) {
-        let mut phase = driver.phase.subscribe();
-        loop {
-            let deadline = {
-                let mut state = driver.lock();
-                let Some(session) = &mut state.session else { return };
-                let now = Instant::now();
-                if session.deadline().is_some_and(|deadline| deadline <= now) {
-                    session.on_timeout(now);
-                }
-                #[cfg(unix)]
-                if state.commit_by.take_if(|by| *by <= now).is_some()
-                    && let Some(session) = &mut state.session
-                {
-                    warn!(
-                        peer = driver.label(),
-                        "the disk does not answer: this session's caches are in memory only"
-                    );
-                    session.give_up_store();
-                }
-                state.timer_at = driver.pass_events(&mut state);
-                state.timer_at
-            };
-            // Past deadlines are retried after a millisecond, so that a fault cannot cause a busy
-            // loop.
-            let at = deadline.map(|at| at.max(Instant::now() + Duration::from_millis(1)));
-            let sleep = async {
-                match at {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = sleep => {}
-                () = driver.timer.notified() => {}
-                over = phase.wait_for(|phase| matches!(phase, Phase::Over(_))) => {
-                    let _ = over;
-                    return;
-                }
-            }
-        }
-    }
-
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
@@ -582,21 +295,6 @@ impl Driver {
         self.settle(&mut state);
         self.note_activity();
         Ok((flow, signals))
-    }
-
-    /// Warns when isolation domains were forgotten.
-    fn note_forgotten(&self, forgotten: u64) {
-        static FORGOTTEN: LogLimit = LogLimit::new();
-        if self.forgotten.swap(forgotten, Ordering::Relaxed) < forgotten
-            && let Some(suppressed) = FORGOTTEN.pass()
-        {
-            warn!(
-                peer = self.label(),
-                forgotten,
-                suppressed,
-                "isolation domains were forgotten: one client has too many names at the proxy, or there are too many clients; what they had sent is not found again"
-            );
-        }
     }
 
     /// Opens a flow. If the limit of open flows is reached, waits up to a second for one to end.
