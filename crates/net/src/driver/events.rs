@@ -5,7 +5,8 @@ use super::{Driver, DriverState, Phase};
 use crate::log_limit::LogLimit;
 #[cfg(unix)]
 use crate::store::PATIENCE;
-use oncewire_session::{Event, ResetCode, Session};
+use oncewire_session::{Ended, Event, FlowId, ResetCode, Session};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -85,39 +86,8 @@ impl Driver {
                         memory.notify_one();
                     }
                 }
-                Event::Limited { from, to } => {
-                    info!(
-                        peer = self.label(),
-                        from,
-                        to,
-                        "the peer keeps a smaller cache from now on, because other sessions need its memory: the cache starts again, empty, if it is larger"
-                    );
-                }
-                Event::Effort(decision) => {
-                    info!(
-                        peer = self.label(),
-                        from = %decision.from,
-                        to = %decision.to,
-                        share_percent = 100.0 * decision.share(),
-                        budget_percent = 100.0 * decision.budget.as_f64(),
-                        "encoding effort changed to stay within --cpu-budget"
-                    );
-                }
-                Event::Ended(why) => {
-                    debug!(%why, "session over");
-                    for (flow, chunks) in session.take_undelivered() {
-                        if let Some(signals) = state.flows.get(&flow) {
-                            signals.set_rest(chunks);
-                        }
-                    }
-                    state.flows.retain(|_, signals| {
-                        if !signals.has_rest() {
-                            signals.set_reset(ResetCode::Failed);
-                        }
-                        signals.has_rest()
-                    });
-                    self.phase.send_replace(Phase::Over(why));
-                }
+                Event::Limited { .. } | Event::Effort(_) => self.log_change(&event),
+                Event::Ended(why) => self.end(why, session, &mut state.flows),
                 #[cfg(unix)]
                 Event::Unwritten(side) => {
                     if let Some((store, number)) = self.store.get() {
@@ -134,15 +104,70 @@ impl Driver {
             }
         }
         #[cfg(unix)]
+        let deadline = Driver::next_deadline(session, &mut state.commit_by);
+        #[cfg(not(unix))]
+        let deadline = session.deadline();
+        deadline
+    }
+
+    /// When the session wants to be called again, which it does not say itself while it waits for
+    /// the disk.
+    #[cfg(unix)]
+    fn next_deadline(session: &Session, commit_by: &mut Option<Instant>) -> Option<Instant> {
         if session.awaits_commit() {
-            let by = *state.commit_by.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let by = *commit_by.get_or_insert_with(|| Instant::now() + PATIENCE);
             return Some(session.deadline().map_or(by, |deadline| deadline.min(by)));
         }
-        #[cfg(unix)]
-        {
-            state.commit_by = None;
-        }
+        *commit_by = None;
         session.deadline()
+    }
+
+    /// Logs what the session decided by itself, or its peer for it.
+    fn log_change(&self, event: &Event) {
+        match event {
+            Event::Limited { from, to } => {
+                info!(
+                    peer = self.label(),
+                    from,
+                    to,
+                    "the peer keeps a smaller cache from now on, because other sessions need its memory: the cache starts again, empty, if it is larger"
+                );
+            }
+            Event::Effort(decision) => {
+                info!(
+                    peer = self.label(),
+                    from = %decision.from,
+                    to = %decision.to,
+                    share_percent = 100.0 * decision.share(),
+                    budget_percent = 100.0 * decision.budget.as_f64(),
+                    "encoding effort changed to stay within --cpu-budget"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// The session is over. Flows of which all has arrived are still delivered; the others are
+    /// reset.
+    fn end(
+        &self,
+        why: Ended,
+        session: &mut Session,
+        flows: &mut HashMap<FlowId, Arc<FlowSignals>>,
+    ) {
+        debug!(%why, "session over");
+        for (flow, chunks) in session.take_undelivered() {
+            if let Some(signals) = flows.get(&flow) {
+                signals.set_rest(chunks);
+            }
+        }
+        flows.retain(|_, signals| {
+            if !signals.has_rest() {
+                signals.set_reset(ResetCode::Failed);
+            }
+            signals.has_rest()
+        });
+        self.phase.send_replace(Phase::Over(why));
     }
 
     pub(super) async fn keep_time(driver: Arc<Driver>) {

@@ -7,6 +7,8 @@
 mod events;
 mod lanes;
 mod signals;
+#[cfg(unix)]
+mod stored;
 
 pub(crate) use signals::{FlowSignals, OpenedFlow};
 
@@ -17,8 +19,6 @@ use crate::keys::PublicKey;
 use crate::store::ContentStore;
 use crate::sync::lock;
 use crate::transport::{Path, TransportEnd};
-#[cfg(unix)]
-use oncewire_session::Side;
 use oncewire_session::{Ended, FlowId, Logs, OpenError, Owner, Session};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -196,36 +196,12 @@ impl Driver {
         (driver, Notices { opened: opened_rx, lane_down: lane_down_rx })
     }
 
-    /// Keeps the logs of its session on disk.
-    #[cfg(unix)]
-    pub(crate) fn keep_on_disk(self: &Arc<Driver>, store: &ContentStore) {
-        let number = store.register(self);
-        let _ = self.store.set((store.clone(), number));
-        self.wake_store();
-    }
-
     /// Its session keeps its logs in memory only from now on. Those on disk are for the next one.
     pub(crate) fn leave_disk(&self) {
         #[cfg(unix)]
         if let Some((store, number)) = self.store.get() {
             store.detach(*number, self);
         }
-    }
-
-    /// The store asks for what came before it could: without the peer's key, nothing is written.
-    #[cfg(unix)]
-    fn wake_store(&self) {
-        if let Some((store, number)) = self.store.get() {
-            for side in [Side::Sending, Side::Receiving] {
-                store.ready(*number, side);
-            }
-        }
-    }
-
-    /// Whether the session is still here.
-    #[cfg(unix)]
-    pub(crate) fn has_session(&self) -> bool {
-        self.lock().session.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, DriverState> {

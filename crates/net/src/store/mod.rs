@@ -6,16 +6,17 @@
 //! nothing is queued, and a disk that is slower than the link loses content of the cache, never
 //! time of a flow.
 
+mod holder;
 mod options;
 mod peer_log;
 mod reader;
 mod record;
 mod writer;
 
+pub(crate) use holder::Holder;
 pub use oncewire_flash::store::StoreError;
 pub use options::{StoreKeyError, StoreOptions, StoreSecret};
 
-use crate::driver::Driver;
 use crate::keys::{PublicKey, SecretKey};
 use crate::status::StoreStatus;
 use crate::sync::lock;
@@ -50,7 +51,7 @@ struct Shared {
     options: StoreOptions,
     key: StoreKey,
     peers: Mutex<HashMap<Peer, Arc<Mutex<PeerLogs>>>>,
-    drivers: Mutex<HashMap<u64, Weak<Driver>>>,
+    drivers: Mutex<HashMap<u64, Weak<dyn Holder>>>,
     next: AtomicU64,
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -229,11 +230,11 @@ impl ContentStore {
     }
 
     /// A number for a driver, by which it calls later.
-    pub(crate) fn register(&self, driver: &Arc<Driver>) -> u64 {
+    pub(crate) fn register(&self, driver: Weak<dyn Holder>) -> u64 {
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let mut drivers = lock(&self.shared.drivers);
         drivers.retain(|_, driver| driver.strong_count() > 0);
-        drivers.insert(number, Arc::downgrade(driver));
+        drivers.insert(number, driver);
         number
     }
 
@@ -252,7 +253,7 @@ impl ContentStore {
 
     /// A driver's session is about to give up its logs, and the next one of the peer is to have them:
     /// what is on disk stays as it is, and this session goes on in memory.
-    pub(crate) fn detach(&self, number: u64, driver: &Driver) {
+    pub(crate) fn detach(&self, number: u64, driver: &dyn Holder) {
         let mut left = Vec::new();
         driver.with(|session| {
             for side in SIDES {
@@ -261,7 +262,7 @@ impl ContentStore {
             session.give_up_store();
         });
         lock(&self.shared.drivers).remove(&number);
-        if let Some(&peer) = driver.peer.get() {
+        if let Some(peer) = driver.peer() {
             self.queue_left(number, peer, left);
         }
     }
@@ -376,7 +377,7 @@ impl PeerLogs {
 }
 
 impl Shared {
-    fn driver(&self, number: u64) -> Option<Arc<Driver>> {
+    fn driver(&self, number: u64) -> Option<Arc<dyn Holder>> {
         lock(&self.drivers).get(&number)?.upgrade()
     }
 

@@ -75,13 +75,13 @@ fn run(shared: &Weak<Shared>) {
 impl Shared {
     fn read(&self, Read { driver: number, id, side, range }: Read) {
         let Some(driver) = self.driver(number) else { return };
-        let bytes = driver.peer.get().and_then(|peer| {
+        let bytes = driver.peer().and_then(|peer| {
             let logs = lock(&self.peers).get(&Peer(peer.0)).cloned()?;
             let mut logs = lock(&logs);
             let owned = logs.owner == Some(number);
             logs.logs.get_mut(&side).filter(|_| owned)?.read(range)
         });
         driver.with(|session| session.supply(id, bytes, Instant::now()));
-        driver.decode_here();
+        driver.decode();
     }
 }

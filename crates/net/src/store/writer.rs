@@ -1,8 +1,7 @@
 //! The thread that writes.
 
 use super::peer_log::PeerLog;
-use super::{PeerLogs, Shared};
-use crate::driver::Driver;
+use super::{Holder, PeerLogs, Shared};
 use crate::keys::PublicKey;
 use crate::sync::lock;
 use oncewire_flash::store::{Peer, StoreError};
@@ -62,7 +61,7 @@ impl Shared {
     /// Asks a session what is unwritten, and writes that.
     fn pull(&self, number: u64, side: Side, most: usize) {
         let Some(driver) = self.driver(number) else { return };
-        let Some(&peer) = driver.peer.get() else { return };
+        let Some(peer) = driver.peer() else { return };
         if self.failure.get().is_some() {
             driver.with(Session::give_up_store);
             return;
@@ -73,7 +72,7 @@ impl Shared {
             count += 1;
             next.flatten().flatten()
         });
-        self.write(number, Some(&driver), peer, side, next);
+        self.write(number, Some(&*driver), peer, side, next);
         if count > most {
             lock(&self.queue).ready.insert((number, side));
         }
@@ -83,7 +82,7 @@ impl Shared {
     fn write(
         &self,
         number: u64,
-        driver: Option<&Arc<Driver>>,
+        driver: Option<&dyn Holder>,
         peer: PublicKey,
         side: Side,
         next: impl Iterator<Item = Unwritten>,
