@@ -62,6 +62,16 @@ fn encoded(kernels: Kernels) -> Vec<Vector> {
         },
     );
     make(
+        "laid-out",
+        "Nine blocks of 100 bytes, 100 bytes of padding, and a block of 150: the frames of refused.txt come after it.",
+        Params { span: 250, contexts: 2, ..params(1000, 200, none) },
+        &|m| {
+            for (seed, len) in [100; 9].into_iter().chain([150]).enumerate() {
+                m.block(0, 0, &noise(seed as u64, len));
+            }
+        },
+    );
+    make(
         "the-largest-block",
         "Blocks of exactly 65,536 bytes, all zeros, in a log of two blocks less one byte: a match that overlaps itself.",
         params(131_071, 65_536, none),

@@ -377,6 +377,47 @@ fn frames_decode_as_the_manifest_says() {
 }
 
 #[test]
+fn every_frame_of_the_table_is_refused_as_it_says() {
+    bless();
+    let records = manifest::load(FRAMES);
+    let before = records.iter().find(|record| record.file == manifest::REFUSED_AFTER).unwrap();
+    let bytes = before.bytes();
+    let (mut named, mut wrong) = (Vec::new(), Vec::new());
+    for line in manifest::refused() {
+        let Some(frame) = line.frame else {
+            let record = records.iter().find(|record| record.file == line.subject);
+            let steps = &record.unwrap_or_else(|| panic!("no file {}", line.subject)).steps;
+            assert_eq!(steps.last().unwrap().1, line.verdict, "{}", line.subject);
+            named.push(line.subject);
+            continue;
+        };
+        for kernels in levels() {
+            let mut rest = &bytes[..];
+            let mut frames: Vec<Vec<u8>> = Vec::new();
+            for (len, _) in &before.steps {
+                frames.push(rest.split_off(..*len).unwrap().to_vec());
+            }
+            frames.push(frame.clone());
+            let (steps, _) = decode(kernels, before, None, &frames);
+            let outcome = &steps.last().unwrap().1;
+            if *outcome != line.verdict {
+                wrong.push(format!(
+                    "{}, {}: {outcome} instead of {}",
+                    line.clause, line.subject, line.verdict
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // What only waits for more bytes is not refused.
+    let refused = |record: &&Record| record.steps.last().unwrap().1.starts_with("error");
+    let bad = records.iter().filter(|record| record.file.starts_with("bad/"));
+    for record in bad.filter(refused) {
+        assert!(named.contains(&record.file), "refused.txt has no {}", record.file);
+    }
+}
+
+#[test]
 fn the_encoder_writes_the_same_frames_at_every_level() {
     bless();
     let records = manifest::load(FRAMES);

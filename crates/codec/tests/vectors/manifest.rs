@@ -166,6 +166,46 @@ pub(crate) fn write(file: &str, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
+/// A line of the table of bad frames.
+pub(crate) struct Refused {
+    /// The row of `docs/FORMAT.md`, section 10, that forbids it.
+    pub(crate) clause: String,
+    /// The outcome, as in a step.
+    pub(crate) verdict: String,
+    /// Its subject, or its file.
+    pub(crate) subject: String,
+    /// The frame, which comes after those of [`REFUSED_AFTER`]; `None` if it is in a file.
+    pub(crate) frame: Option<Vec<u8>>,
+}
+
+/// What a decoder has decoded before it gets a frame of the table.
+pub(crate) const REFUSED_AFTER: &str = "good/laid-out.frames";
+
+/// The table of bad frames.
+pub(crate) fn refused() -> Vec<Refused> {
+    let text = String::from_utf8(read("refused.txt")).unwrap();
+    let mut clause = "";
+    let mut all = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(named) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            clause = named;
+            continue;
+        }
+        let mut fields = line.split(" | ");
+        let mut next = || fields.next().map(str::to_owned);
+        let (verdict, subject) = (next().unwrap(), next().unwrap());
+        let frame = next().map(|bytes| {
+            let runs = bytes.split(' ').map(|run| match run.split_once('*') {
+                Some((bytes, times)) => unhex(bytes).repeat(times.parse().unwrap()),
+                None => unhex(run),
+            });
+            runs.flatten().collect()
+        });
+        all.push(Refused { clause: clause.into(), verdict, subject, frame });
+    }
+    all
+}
+
 /// The records of a manifest.
 pub(crate) fn load(name: &str) -> Vec<Record> {
     let text = String::from_utf8(read(name)).unwrap();

@@ -113,289 +113,51 @@ fn new_code(lengths: &[usize]) -> Vec<u8> {
     out
 }
 
-/// Frames with columns, coded literals, and descriptors in columns.
-// More than 100 lines: a table of cases.
-fn refused_columns() -> Vec<(&'static str, Draft)> {
-    let one = |section: &[u8]| columns_draft(section);
-    let literals = coded_literals_draft;
-    let coded = code_draft;
-    let deep: Vec<usize> = (1..=11).chain([11]).collect();
-    let deeper: Vec<usize> = (1..=12).chain([12]).collect();
-    let sevens = |lengths: &[usize]| [&new_code(lengths)[..], &[0; 17]].concat();
-    // The section of a code, changed.
-    let altered = |alter: fn(&mut Vec<u8>), first_state: u64| {
-        let mut code = [0; 256];
-        code[..2].copy_from_slice(&[1, 1]);
-        let models = &mut std::array::from_fn(|_| second::Model::new());
-        let mut section = columns::code(&mut second::Column::new(), models, &code);
-        section.first_state += first_state;
-        let mut section = section.finish();
-        alter(&mut section);
-        let mut out = vec![0, 2];
-        free::put(&mut out, section.len() as u64);
-        [&out[..], &section, &[0; 17]].concat()
-    };
-    let residual = |len: u64, coded: &[u8]| {
-        let models = &mut second::TranscodeModels::new();
-        let section = columns::only_residual(models, len, coded);
-        Draft { flags: 0x2c, ..literals(&[&section]) }
-    };
-    vec![
-        ("columns, no match", Draft { literals: vec![7; 100], ..one(&[0]) }),
-        ("columns, nothing", one(&[])),
-        ("columns, more matches than bytes", one(&[101, 3, 0, 3, 108])),
-        ("columns, kind 252", one(&[1, 10, 252, 100, 0, 0, 0, 0])),
-        ("columns, kind 255", one(&[1, 10, 255, 100, 0, 0, 0, 0])),
-        ("columns, the same distance as none", one(&[1, 10, 28])),
-        ("columns, a change to 0", one(&[1, 10, 36 + 28, 0])),
-        ("columns, a change below 0", one(&[1, 10, 36 + 28, 255])),
-        ("columns, a change of 16 bits to 0", one(&[1, 10, 72 + 28, 0, 0])),
-        ("columns, a change of 16 bits below 0", one(&[1, 10, 72 + 28, 0, 0x80])),
-        ("columns, distance 0", one(&[1, 10, 136, 0, 0])),
-        ("columns, distance beyond offset 0", one(&[1, 10, 136, 0x89, 0x04])),
-        ("columns, below the floor", one(&[1, 10, 136, 0x95, 0x02])),
-        ("columns, a distance of 40 bits", one(&[1, 10, 244, 100, 0, 0, 0, 255])),
-        ("columns, position at the end", one(&[1, 100, 108, 50, 0])),
-        ("columns, position beyond the end", one(&[1, 255, 136, 50, 0, 0, 0, 1])),
-        ("columns, too long", Draft { literals: vec![7; 10], ..one(&[1, 10, 141, 100, 0, 90]) }),
-        ("columns, a length of 2^24", one(&[1, 10, 143, 50, 0, 255, 255, 255])),
-        ("columns, bytes left over", one(&[1, 10, 136, 100, 0, 0])),
-        ("columns, a symbol missing", one(&[1, 10, 136, 100])),
-        ("columns, extra bytes missing", one(&[1, 10, 142, 100, 0, 39])),
-        (
-            "columns, a literal too few",
-            Draft { literals: vec![7; 59], ..one(&[1, 10, 136, 99, 0]) },
-        ),
-        ("columns, a coding above 3", one(&[16, 4, 0, 3, 108])),
-        ("fixed width, kind 144", fixed::with_width(one(&[1, 10, 144, 100, 0, 0, 39]))),
-        ("fixed width, columns, distance 0", fixed::with_width(one(&[1, 10, 136, 0, 0]))),
-        ("fixed width, columns, the floor", fixed::with_width(one(&[1, 10, 136, 0x95, 0x02]))),
-        ("fixed width, columns, a distance cut", fixed::with_width(one(&[1, 10, 136, 100]))),
-        ("a kept code where there is none", literals(&[&[0, 1], &[0; 13]])),
-        ("coding 4", literals(&[&[0, 4], &[7; 100]])),
-        ("coding 255", literals(&[&[0, 255], &[7; 100]])),
-        ("no literals at all", literals(&[])),
-        ("no coding", literals(&[&[0]])),
-        ("no value", literals(&[&[0, 3]])),
-        ("a literal too few, raw in a column", literals(&[&[0, 0], &[7; 99]])),
-        ("a literal too many, raw in a column", literals(&[&[0, 0], &[7; 101]])),
-        ("bytes after one value", literals(&[&[0, 3, 7, 7]])),
-        ("a code of one word", coded(&[&[0], &sevens(&[1])])),
-        ("a code of no word", coded(&[&[0], &sevens(&[])])),
-        ("a code that is not complete", coded(&[&[0], &sevens(&[1, 2])])),
-        ("a code that is too full", coded(&[&[0], &sevens(&[1, 1, 1])])),
-        ("a word of 12 bits", coded(&[&[0], &sevens(&deeper)])),
-        ("a word of 15 bits", coded(&[&[0], &sevens(&[1, 15])])),
-        ("a code of 3 bytes", coded(&[&[0, 2, 3, 0, 0, 1], &[0; 17]])),
-        (
-            "a code without its last byte",
-            coded(&[&altered(|code| code.truncate(code.len() - 1), 0)]),
-        ),
-        ("a code with another byte", coded(&[&altered(|code| code.push(0), 0)])),
-        ("a code with another final state", coded(&[&altered(|_| {}, 1)])),
-        ("a code beyond the section", coded(&[&[0, 2, 100, 1, 2, 3, 4, 5]])),
-        ("a stream cut short", coded(&[&[0], &new_code(&[1, 1]), &[0; 16]])),
-        ("a stream with another byte", coded(&[&[0], &new_code(&[1, 1]), &[0; 18]])),
-        ("bits after a stream", coded(&[&[0], &new_code(&[1, 1]), &[0; 16], &[1]])),
-        ("the highest bit after a stream", coded(&[&[0], &new_code(&[1, 1]), &[0; 16], &[0x20]])),
-        ("a word that is cut", coded(&[&[0], &new_code(&deep), &[0; 16], &[0x7f]])),
-        // 40 literals remain.
-        (
-            "a new code for fewer than 64 symbols",
-            coded(&[&[1, 0x9f, 0, 1, 71], &new_code(&[1, 1]), &[0; 5]]),
-        ),
-        (
-            "a new code in a block of 127 bytes",
-            Draft { block_len: 127, ..coded(&[&[0], &new_code(&[1, 1]), &[0; 16]]) },
-        ),
-        // Literals after one short match.
-        ("too many short matches", literals(&[&[26, 3, 0], &[0; 110]])),
-        ("a count of short matches cut", literals(&[&[0x80]])),
-        ("short distance 0", literals(&[&[1, 0x90, 0, 0], &[3, 7]])),
-        ("short distance beyond the first literal", literals(&[&[1, 0x90, 0, 2], &[3, 7]])),
-        ("short distance of before, beyond the first literal", literals(&[&[1, 0x10], &[3, 7]])),
-        ("a short match before any literal", literals(&[&[1, 0x80, 0, 1], &[3, 7]])),
-        ("a run too long", literals(&[&[1, 0xf0, 0, 1, 90], &[3, 7]])),
-        ("a large run too long", literals(&[&[1, 0xf0, 0, 1, 255, 255, 255, 255], &[3, 7]])),
-        ("a length too long", literals(&[&[1, 0x9f, 0, 1, 82]])),
-        ("a large length too long", literals(&[&[1, 0x9f, 0, 1, 255, 82, 0, 0]])),
-        ("a large number cut", literals(&[&[1, 0x9f, 0, 1, 255, 81, 0]])),
-        ("short matches, bytes left over", literals(&[&[1, 0x90, 0, 1], &[3, 7, 7]])),
-        ("short matches, bytes missing", literals(&[&[1, 0x90, 0, 1], &[3]])),
-        ("a residual, bytes left over", residual(100, &[0, 3, 7, 7])),
-        ("a residual, bytes missing", residual(100, &[0, 3])),
-        ("a residual, a short distance", residual(100, &[1, 0x90, 0, 2, 3, 7])),
-        ("a residual of nothing that is compressed to nothing", residual(0, &[])),
-    ]
-}
-
-// More than 100 lines: a table of cases.
-pub(crate) fn refusals() -> Vec<(&'static str, Draft)> {
-    let raw = || Draft { block_len: LEN, literals: vec![7; LEN as usize], ..Draft::default() };
-    let stated =
-        |offset, padding| Draft { flags: 0x10, explicit: Some((offset, padding)), ..raw() };
-    let whole = || coded_draft(one_coded(5, 99, 0));
-    let mut all = vec![
-        ("descriptor coding 3", Draft { flags: 3, ..raw() }),
-        ("literal coding 3", Draft { flags: 0x0c, ..raw() }),
-        ("fresh, but no context used", Draft { flags: 0x20, ..raw() }),
-        ("context, but none used", Draft { flags: 0x40, context: Some(1), ..raw() }),
-        ("block above the limit", Draft { block_len: 201, literals: vec![7; 201], ..raw() }),
-        ("body above the limit", Draft { literals: vec![7; 200 + 128 - 9], ..raw() }),
-        ("offset of 2^62", stated(1 << 62, 0)),
-        ("padding above the offset", stated(AT, AT + 1)),
-        ("offset held", stated(AT - 1, 0)),
-        ("beyond the span", stated(AT + 250 - LEN + 1, 0)),
-        ("padding not before a generation", stated(AT + 10, 10)),
-        ("context 0 stated", Draft { flags: 0x68, context: Some(0), ..literals_draft() }),
-        ("context N", Draft { flags: 0x68, context: Some(2), ..literals_draft() }),
-        ("context not begun", Draft { flags: 0x08, ..literals_draft() }),
-        ("hull end above hull start", Draft { hull: Some((499, 500)), ..whole() }),
-        ("no match", Draft { literals: vec![7; 100], ..plain_draft(&[]) }),
-        (
-            "count too large",
-            Draft { descriptors: Some(vec![2, 10, 50, 40, 0, 0]), ..plain_draft(&[(10, 50, 40)]) },
-        ),
-        (
-            "descriptors left over",
-            Draft { descriptors: Some(vec![1, 10, 50, 40, 0]), ..plain_draft(&[(10, 50, 40)]) },
-        ),
-        ("no distance before", plain_draft(&[(10, 0, 40)])),
-        ("position at the end", Draft { literals: vec![7; 100], ..plain_draft(&[(100, 50, 0)]) }),
-        ("a match after the end", plain_draft(&[(10, 50, 90), (0, 50, 0)])),
-        ("too long", plain_draft(&[(10, 50, 91)])),
-        ("before offset 0", plain_draft(&[(10, AT + 11, 40)])),
-        ("below the floor", plain_draft(&[(10, AT + 10 - 499, 40)])),
-        ("in the padding", plain_draft(&[(10, AT + 10 - 861, 40)])),
-        ("from the padding into the next generation", plain_draft(&[(10, AT + 10 - 999, 40)])),
-        ("from the log into the block", plain_draft(&[(10, 49, 40)])),
-        ("a literal too few", Draft { literals: vec![7; 59], ..plain_draft(&[(10, 50, 40)]) }),
-        ("a literal too many", Draft { literals: vec![7; 61], ..plain_draft(&[(10, 50, 40)]) }),
-        ("no state", coded_draft(vec![0, 0, 1])),
-        ("distance step 7", coded_draft(one_coded(7, 99, 0))),
-        ("distance 2^62", coded_draft(one_coded(5, (1 << 62) - 1, 0))),
-        ("distance 2^62, aligned", coded_draft(one_coded(6, (1 << 53) - 1, 0))),
-        ("distance below 0", coded_draft(one_coded(3, 0, 0))),
-        ("distance beyond offset 0", coded_draft(one_coded(5, AT + 10, 0))),
-        ("coded, below the floor", coded_draft(one_coded(5, AT + 10 - 499 - 1, 0))),
-        ("bytes missing", {
-            let mut section = one_coded(5, 99, 0);
-            section.pop();
-            coded_draft(section)
-        }),
-        ("bytes left over", {
-            let mut section = one_coded(5, 99, 0);
-            section.insert(section.len() / 2, 0);
-            coded_draft(section)
-        }),
-        ("even bits left over", {
-            let mut section = one_coded(5, 99, 0);
-            // Three extra bits of the distance and two of the length share a byte with three more
-            // bits.
-            *section.last_mut().unwrap() |= 0x80;
-            coded_draft(section)
-        }),
-        ("another final state", {
-            let (mut section, mut models) = (free::Section::new(), second::Models::new());
-            section.first_state += 1;
-            section.number(&mut models.count, 0);
-            section.number(&mut models.gap[0], 10);
-            section.symbol(&mut models.step[0], 5);
-            section.number(&mut models.far[0], 99);
-            section.symbol(&mut models.to_end, 1);
-            Draft { literals: vec![7; 10], ..coded_draft(section.finish()) }
-        }),
-        (
-            "more matches than bytes",
-            coded_draft(coded(|section, models| section.number(&mut models.count, LEN))),
-        ),
-        (
-            "number of 63 bits",
-            coded_draft(coded(|section, models| {
-                for (level, s) in [(0, 15), (1, 15), (2, 15), (2, 15), (2, 3)] {
-                    section.symbol(&mut models.count.length[level], s);
-                }
-            })),
-        ),
-        (
-            "mantissa too large",
-            coded_draft(coded(|section, models| {
-                section.symbol(&mut models.count.length[0], 2);
-                section.symbol(&mut models.count.mantissa[2], 2);
-            })),
-        ),
-        (
-            "distance the same as none",
-            coded_draft(coded(|section, models| {
-                section.number(&mut models.count, 0);
-                section.number(&mut models.gap[0], 10);
-                section.symbol(&mut models.step[0], 0);
-                section.symbol(&mut models.to_end, 1);
-            })),
-        ),
-        (
-            "distance down to 0",
-            coded_draft(coded(|section, models| {
-                section.number(&mut models.count, 1);
-                section.number(&mut models.gap[0], 10);
-                section.symbol(&mut models.step[0], 5);
-                section.number(&mut models.far[0], 99);
-                section.number(&mut models.len[2], 4);
-                section.number(&mut models.gap[2], 0);
-                section.symbol(&mut models.step[2], 3);
-                section.number(&mut models.near[0], 99);
-                section.symbol(&mut models.to_end, 1);
-            })),
-        ),
-        ("LZ4 of nothing", Draft { flags: 4, literals: Vec::new(), ..raw() }),
-        (
-            "LZ4 of too little",
-            Draft { flags: 4, literals: lz4_flex::block::compress(&[7; 99]), ..raw() },
-        ),
-        (
-            "LZ4 of too much",
-            Draft { flags: 4, literals: lz4_flex::block::compress(&[7; 101]), ..raw() },
-        ),
-    ];
-    let everything = Draft { flags: 0x72, explicit: Some((AT, 0)), context: Some(1), ..whole() };
-    all.extend(fixed::refusals());
-    all.extend(refused_columns());
-    for i in 0..everything.fields().len() {
-        all.push(("a varint that is too long", Draft { overlong: Some(i), ..everything.clone() }));
-    }
-    all
-}
-
 #[test]
 fn both_decoders_refuse_what_the_document_forbids() {
     let document = document();
+    let (_, table) = document.split_once("### What must be rejected\n").unwrap();
+    let (table, _) = table.split_once("\n### ").unwrap();
+    let clauses: Vec<&str> = rows(table).skip(2).map(|cells| cells[0]).collect();
+    let refused = manifest::refused();
+    for clause in &clauses {
+        assert!(refused.iter().any(|line| line.clause == *clause), "no frame for {clause}");
+    }
+    let records = manifest::load("frames.txt");
+    let before = records.iter().find(|record| record.file == manifest::REFUSED_AFTER).unwrap();
+    let bytes = before.bytes();
+    let params =
+        Params { cache: 1000, span: 250, max_block: 200, contexts: 2, ..Params::default() };
     let mut unknown = Vec::new();
-    for (name, draft) in refusals() {
-        let (_, mut first, mut second) = laid_out();
-        let frame = draft.to_bytes();
-        // The cause is not the checksum, which is wrong too: each draft fails for its own reason.
-        match first.decode(&frame) {
-            Err(FrameError::Checksum { .. }) | Ok(_) => {
-                panic!("{name}: {:?}", first.decode(&frame))
+    for manifest::Refused { clause, verdict, subject: name, frame } in refused {
+        assert!(clauses.contains(&&*clause), "the document has no clause {clause}");
+        // Files are read with all others.
+        let Some(frame) = frame else { continue };
+        let [(mut first, mut second), (mut one, mut other)] = [(); 2].map(|()| {
+            let ((mut first, mut second), mut at) = (decoders(&params), 0);
+            for (len, _) in &before.steps {
+                both(&mut first, &mut second, &bytes[at..at + len]).unwrap();
+                at += len;
             }
+            assert_eq!(second.low, AT);
+            (first, second)
+        });
+        // The cause is not the checksum, which is wrong too: each frame fails for its own reason.
+        assert_ne!(verdict, "error Checksum", "{name}");
+        let _ = both(&mut one, &mut other, &frame);
+        match first.decode(&frame) {
             Err(
                 FrameError::Field { field, .. }
                 | FrameError::TooLarge { field, .. }
                 | FrameError::Short { section: field },
-            ) => {
-                if !document.contains(field) {
-                    unknown.push((name, field));
-                }
-            }
-            Err(_) => {}
+            ) if !document.contains(field) => unknown.push((name.clone(), field)),
+            _ => {}
         }
         match second.decode(&frame) {
             Err(No::Invalid(reason)) => assert_ne!(reason, "checksum", "{name}"),
             Err(No::Place) => {}
             other => panic!("{name}: {other:?}"),
         }
-        let (_, mut first, mut second) = laid_out();
-        let _ = both(&mut first, &mut second, &frame);
     }
     assert!(unknown.is_empty(), "the document has no {unknown:?}");
     // A checksum over other content.
@@ -769,84 +531,4 @@ fn missing_content_is_named() {
         both(&mut first, &mut second, &draft.to_bytes()),
         Err(No::Missing(std::iter::once(1210..1250).collect()))
     );
-}
-
-#[test]
-fn packs_that_the_document_forbids_are_refused() {
-    let content = text(1, 3000);
-    let header = Header { cache: 1500, max_block: 500, seed: 9, base: None };
-    let good = pack::pack(&content, &header, Encoder::builder().entropy(Entropy::None)).unwrap();
-    let mut bad: Vec<Vec<u8>> = Vec::new();
-    let mut alter = |range: Range<usize>, value: &[u8], fit: bool| {
-        let mut pack = good.clone();
-        pack.splice(range, value.iter().copied());
-        if fit {
-            let checksum = xxhash_rust::xxh3::xxh3_64(&pack[..30]).to_le_bytes();
-            pack[30..38].copy_from_slice(&checksum);
-        }
-        bad.push(pack);
-    };
-    (0..8).for_each(|i| alter(i..i + 1, &[good[i] ^ 1], true));
-    [0, 2].into_iter().for_each(|version| alter(8..9, &[version], true));
-    (0..8).for_each(|bit| alter(9..10, &[1 << bit], true));
-    (30..38).for_each(|i| alter(i..i + 1, &[good[i] ^ 1], false));
-    for (cache, block_limit) in
-        [(499u64, 500u32), ((1 << 40) + 1, 500), (0, 0), (1500, 0), (1 << 20, 262_145)]
-    {
-        alter(10..22, &[&cache.to_le_bytes()[..], &block_limit.to_le_bytes()].concat(), true);
-    }
-    // Another cache or seed shows in the checksums of the frames, at the latest when a generation
-    // ends.
-    alter(10..18, &1501u64.to_le_bytes(), true);
-    alter(22..23, &[8], true);
-    let (len, frames) = (good.len(), frame_ranges(&good, 38));
-    (len - 16..len).for_each(|i| alter(i..i + 1, &[good[i] ^ 1], false));
-    alter(len..len, &[0], false);
-    alter(len - 17..len, &[], false);
-    (1..17).for_each(|cut| alter(len - cut..len, &[], false));
-    // The last frame removed, or an empty one added.
-    alter(frames.last().unwrap().clone(), &[], false);
-    let end = content.len() as u64;
-    let checksum = second::Parameters {
-        cache: 1500,
-        span: 0,
-        block_limit: 500,
-        policy: second::Policy::All,
-        contexts: 1,
-        session: 9,
-        epoch: 0,
-    }
-    .checksum(end, 0, &[]);
-    let empty = Draft { checksum, ..Draft::default() };
-    alter(len - 17..len - 17, &empty.to_bytes(), false);
-    // A stated offset, although correct.
-    let first = &good[38..];
-    let body = usize::from(first[1] & 0x7f) + (usize::from(first[2]) << 7) + 2;
-    let fields =
-        [first[0] | 0x10, (body & 0x7f) as u8 | 0x80, (body >> 7) as u8, first[3], first[4], 0, 0];
-    let stated = [&fields, &first[5..]].concat();
-    alter(38..len, &stated, false);
-    // A fixed width, although right.
-    let body = usize::from(first[1] & 0x7f) + (usize::from(first[2]) << 7) + 1;
-    let fields =
-        [first[0] | 0x80, (body & 0x7f) as u8 | 0x80, (body >> 7) as u8, first[3], first[4], 11];
-    let wide = [&fields, &first[5..]].concat();
-    alter(38..len, &wide, false);
-
-    assert_eq!(second::unpack(&good, None).as_ref(), Ok(&content));
-    assert_eq!(read_pack(&good, None), Some(content));
-    for (i, pack) in bad.iter().enumerate() {
-        assert!(second::unpack(pack, None).is_err(), "bad pack {i}");
-        assert!(read_pack(pack, None).is_none(), "bad pack {i}");
-    }
-}
-
-/// Ranges of the frames from `at` on.
-pub(crate) fn frame_ranges(pack: &[u8], mut at: usize) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    while let Ok(Scan::Frame(view)) = FrameView::scan(&pack[at..], DEFAULT_BLOCK) {
-        ranges.push(at..at + view.len());
-        at += view.len();
-    }
-    ranges
 }

@@ -7,13 +7,14 @@ use crate::common::params::{Params, max_block, new_content, params};
 use crate::common::{config_divided, place};
 use document::{document, rows, stated};
 use draft::{Draft, decoders};
-use forbidden::{AT, frame_ranges, laid_out};
+use forbidden::{AT, laid_out};
 use oncewire_codec::pack::{self, Base, Header, PackReader, PackStep};
 use oncewire_codec::{
     CachePolicy, ChecksumSeed, DEFAULT_BLOCK, Decoded, Decoder, Domain, Encoder, Entropy,
     FrameError, FrameView, Geometry, MAX_CONTEXTS, Scan, Sharing, Stream, Tokens,
 };
 use oncewire_family::{MatcherKind, SamplerKind};
+use packs::frame_ranges;
 use proptest::prelude::*;
 use second::No;
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ mod free;
 #[path = "../../vectors/manifest.rs"]
 #[allow(dead_code)] // Its writer has no use here.
 mod manifest;
+mod packs;
 mod second;
 mod vectors;
 mod written;
