@@ -2,13 +2,14 @@
 """Measures what isolation domains cost: bytes of messages between the two ends of a tunnel on loopback, for each
 --share and for some --pad, when clients in different domains fetch the same content.
 
-    scripts/domains.py ONCEWIRE DIR [CASE...]
+    scripts/domains.py ONCEWIRE DIR [--csv FILE] [CASE...]
 
 CASEs are numbers of the kinds of content, from 1 on; without any, all are measured. DIR has the corpora of
-scripts/fetch-corpora.sh (django and typescript). Compares every byte of objects and releases that it receives.
+scripts/fetch-corpora.sh (django and typescript). FILE gets a row of each kind, with the MB that crossed for each option. Compares every byte of objects and releases that it receives.
 """
 
 import base64
+import csv
 import hashlib
 import http.server
 import json
@@ -23,7 +24,9 @@ import threading
 import time
 import urllib.request
 
+# The options, and what the columns of FILE call them.
 OPTIONS = ["--share all", "--share chunks", "--share none", "--pad 1K", "--pad 4K", "--pad 64K"]
+COLUMNS = ["`--share all`", "`chunks`, the default", "`none`", "`--pad 1K`", "`4K`", "`64K`"]
 CLIENTS = 6
 
 
@@ -136,7 +139,11 @@ def at_once(tunnel, path, expected):
 
 
 def main():
-    oncewire, corpora = sys.argv[1], pathlib.Path(sys.argv[2])
+    oncewire, corpora, chosen = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+    file = None
+    if chosen[:1] == ["--csv"]:
+        file, chosen = chosen[1], chosen[2:]
+    rows = []
     releases = {
         name: [pathlib.Path(line) for line in (corpora / f"{name}.list").read_text().split()]
         for name in ("typescript", "django")
@@ -189,12 +196,12 @@ def main():
         return total, None
 
     cases = [
-        (f"{CLIENTS} clients fetch 100 MB of random bytes at once", object_at_once, "/random", CLIENTS, "1GiB"),
-        (f"{CLIENTS} clients fetch 100 MB of sources at once", object_at_once, "/sources", CLIENTS, "1GiB"),
-        ("TypeScript, each release by another client", releases_by_turns, "typescript", CLIENTS, "1GiB"),
-        ("Django, each release by another client", releases_by_turns, "django", CLIENTS, "2GiB"),
-        ("3,000 pages of 50 users", pages_of_users, None, 50, "1GiB"),
-        ("1,000 users of the proxy, a page each, twice", users_of_the_proxy, None, 0, "512MiB"),
+        (f"{CLIENTS} clients, 100 MB of random bytes at once", object_at_once, "/random", CLIENTS, "1GiB"),
+        (f"{CLIENTS} clients, 100 MB of Django's sources at once", object_at_once, "/sources", CLIENTS, "1GiB"),
+        (f"9 TypeScript releases, each by the next of {CLIENTS} clients", releases_by_turns, "typescript", CLIENTS, "1GiB"),
+        (f"8 Django releases, each by the next of {CLIENTS} clients", releases_by_turns, "django", CLIENTS, "2GiB"),
+        ("3,000 pages of 50 users, tokens in head and body", pages_of_users, None, 50, "1GiB"),
+        ("a page for each of 1,000 users of the proxy, twice", users_of_the_proxy, None, 0, "512MiB"),
     ]
     print("content                                               options          content MB    crossed MB     saved    of all   peak MB")
     with tempfile.TemporaryDirectory() as directory:
@@ -203,9 +210,9 @@ def main():
             key = subprocess.run([oncewire, "keygen", work / f"{end}.key"], check=True, capture_output=True).stdout
             (work / f"{end}.pub").write_bytes(key)
         for at, (title, run, argument, domains, memory) in enumerate(cases, 1):
-            if len(sys.argv) > 3 and str(at) not in sys.argv[3:]:
+            if chosen and str(at) not in chosen:
                 continue
-            most = None
+            most, row = None, [title]
             for options in OPTIONS:
                 tunnel = Tunnel(oncewire, work, origin, options, domains, memory)
                 try:
@@ -215,11 +222,16 @@ def main():
                 finally:
                     tunnel.close()
                 saved = 1 - crossed / total
+                row += [f"{total / 1e6:.1f}"] * (len(row) == 1) + [f"{crossed / 1e6:.1f}"]
                 # The first is --share all.
                 most = most or saved
                 copies = f"  {crossed / once:.3f} copies" if once else ""
                 print(f"{title:<53} {options:<14} {total / 1e6:>11.1f} {crossed / 1e6:>13.2f} {saved:>9.2%} "
                       f"{saved / most:>9.2%} {peak / 1e6:>9.0f}{copies}", flush=True)
+            rows.append(row)
+    if file:
+        with open(file, "w", newline="") as target:
+            csv.writer(target, lineterminator="\n").writerows([["content", "MB", *COLUMNS], *rows])
 
 
 if __name__ == "__main__":

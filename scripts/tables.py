@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes two versions of dumps, tables and logs, and compares the second given the first.
 
-    scripts/tables.py ONCEWIRE
+    scripts/tables.py ONCEWIRE > docs/figures/performance-tables.csv
 
-Of the rows of each kind, one in 300 is changed, put in or taken out, and a line is put in at the front. Prints the
-bytes of `zstd -3 --patch-from` and of `pack --base`, unpacks the pack and compares it.
+Of the rows of each kind, one in 300 is changed, put in or taken out, and a line is put in at the front. Prints, as
+CSV, the bytes of `zstd -3 --patch-from` and of `pack --base`, unpacks the pack and compares it.
 """
 
 import json
@@ -97,7 +97,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     oncewire = sys.argv[1]
-    print(f"{'kind':16}{'MB':>8}{'zstd kB':>10}{'pack kB':>10}{'ratio':>8}")
+    print('kind,MB,"zstd, kB","pack, kB","pack, of zstd"')
     with tempfile.TemporaryDirectory() as path:
         old, new, patch, back = (pathlib.Path(path) / name for name in ["old", "new", "patch", "back"])
         for name, make, count in KINDS:
@@ -111,7 +111,7 @@ def main():
             content = subprocess.run(unpack, check=True, input=pack, stdout=subprocess.PIPE).stdout
             assert content == new.read_bytes()
             size = new.stat().st_size
-            print(f"{name:16}{size / 1e6:8.1f}{rival / 1e3:10.1f}{len(pack) / 1e3:10.1f}{len(pack) / rival:8.2f}")
+            print(f"{name},{size / 1e6:.1f},{rival / 1e3:.1f},{len(pack) / 1e3:.1f},{len(pack) / rival:.2f}", flush=True)
 
 
 main()
