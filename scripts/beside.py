@@ -20,6 +20,8 @@ import tempfile
 import threading
 import time
 
+import namespaces
+
 LINKS = [None, "1gbit", "300mbit", "100mbit", "20mbit"]
 INSIDE = ["auto", "always", "off"]
 SMALL = 15_000
@@ -98,15 +100,9 @@ class Path:
     """Two namespaces and a link between them."""
 
     def __init__(self, rate):
-        self.near, self.far = f"ow-near-{os.getpid()}", f"ow-far-{os.getpid()}"
+        self.near, self.far = namespaces.pair((NEAR, FAR))
         run = lambda *args: subprocess.run(args, check=True)
         for name in (self.near, self.far):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "link", "add", "ow0", "netns", self.near, "type", "veth", "peer", "name", "ow0", "netns", self.far)
-        for name, address in ((self.near, NEAR), (self.far, FAR)):
-            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "ow0")
-            run("ip", "-n", name, "link", "set", "ow0", "up")
             if rate:
                 run("tc", "-n", name, "qdisc", "add", "dev", "ow0", "root", "tbf", "rate", rate, "burst", "128k",
                     "latency", "40ms")

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+import namespaces
+
 ORIGIN, TUNNEL, RELAY, LOCAL, NEAR_RELAY = 8080, 7077, 7078, 9090, 9091
 NEAR, FAR = "10.218.0.1", "10.218.0.2"
 SMALL = 15_000
@@ -51,15 +53,8 @@ class Path:
     """Two namespaces, a link between them, and what runs in them."""
 
     def __init__(self):
-        self.near, self.far = f"ow-near-{os.getpid()}", f"ow-far-{os.getpid()}"
+        self.near, self.far = namespaces.pair((NEAR, FAR))
         self.processes = []
-        for name in (self.near, self.far):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "link", "add", "ow0", "netns", self.near, "type", "veth", "peer", "name", "ow0", "netns", self.far)
-        for name, address in ((self.near, NEAR), (self.far, FAR)):
-            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "ow0")
-            run("ip", "-n", name, "link", "set", "ow0", "up")
 
     def start(self, name, *command, **more):
         # `ip netns exec` becomes the program, so the process is the program's.
