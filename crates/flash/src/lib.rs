@@ -38,6 +38,7 @@ mod batch;
 mod buffer;
 pub mod device;
 mod error;
+mod fields;
 mod filter;
 pub mod format;
 mod index;

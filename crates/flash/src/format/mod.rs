@@ -8,6 +8,7 @@ pub mod sorted;
 pub mod spill;
 pub mod superblock;
 
+use crate::fields::{get, get16, get32, get64, put};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use superblock::{FormatError, Geometry, Layout, List, Superblock};
@@ -29,28 +30,6 @@ fn seed(kind: u8, id: &Id, place: [u64; 4]) -> u64 {
 const SLOT: u8 = 1;
 const DIRECTORY: u8 = 2;
 const SPILL: u8 = 3;
-
-fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[at..at + N]);
-    field
-}
-
-fn get64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(get(bytes, at))
-}
-
-fn get32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(get(bytes, at))
-}
-
-fn get16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(get(bytes, at))
-}
-
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
-}
 
 /// A key with its value, or `None` for a delete.
 pub type Pair<'a> = (&'a [u8], Option<&'a [u8]>);

@@ -5,6 +5,7 @@ use super::error::HeaderError;
 use super::seal::{Cipher, Sealer, Secret, nonce};
 use super::{Id, Peer, Side};
 use crate::device::PAGE;
+use crate::fields::{get, get32, get64, put};
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,24 +31,6 @@ const BLOCK_MAGIC: [u8; 4] = *b"OWB\x01";
 const UNIT_KIND: u8 = 1;
 const FOOTER_KIND: u8 = 2;
 const STATE_KIND: u8 = 3;
-
-fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[at..at + N]);
-    field
-}
-
-fn get64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(get(bytes, at))
-}
-
-fn get32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(get(bytes, at))
-}
-
-fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
-}
 
 /// Appends the checksum of a page, and checks it.
 fn check(page: &[u8]) -> bool {
