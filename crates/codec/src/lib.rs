@@ -92,6 +92,8 @@ mod reach;
 pub mod sampler;
 pub mod search;
 pub mod table;
+#[cfg(test)]
+mod testing;
 mod zstd_block;
 pub mod zstd_frames;
 

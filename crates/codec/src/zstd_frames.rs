@@ -255,6 +255,7 @@ fn note_found(group: &[Tokens], found: &mut Vec<Sequence>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::content;
     use crate::{Encoder, pack};
     use proptest::prelude::*;
 
@@ -293,37 +294,6 @@ mod tests {
             .unwrap_or_else(|code| panic!("{}", zstd_safe::get_error_name(code)));
         out.truncate(len);
         out
-    }
-
-    /// Words, runs, noise, and copies of what was before, with a few changes.
-    fn content() -> impl Strategy<Value = Vec<u8>> {
-        let piece = (0u8..8, any::<u64>(), 1usize..9000);
-        proptest::collection::vec(piece, 0..60).prop_map(|pieces| {
-            let mut content: Vec<u8> = Vec::new();
-            for (kind, seed, len) in pieces {
-                let mut random = fastrand::Rng::with_seed(seed);
-                let from = random.usize(..=content.len());
-                match kind {
-                    0 => content.extend((0..len).map(|_| random.u8(..))),
-                    1 => content.extend((0..len).map(|_| random.u8(b'a'..b'f'))),
-                    2 => content.resize(content.len() + len, random.u8(..)),
-                    // Of a short period.
-                    3 => content.extend((0..len).map(|at| (at % (1 + seed as usize % 9)) as u8)),
-                    _ => {
-                        let mut again = content[from..].to_vec();
-                        again.truncate(len * 8);
-                        for _ in 0..kind - 4 {
-                            if !again.is_empty() {
-                                let at = random.usize(..again.len());
-                                again[at] = random.u8(..);
-                            }
-                        }
-                        content.extend_from_slice(&again);
-                    }
-                }
-            }
-            content
-        })
     }
 
     proptest! {

@@ -186,7 +186,7 @@ impl FrameReader {
         let (residual, models) = if section.is_coded {
             context.decompress_beside(section.residual, len, codes, buffers)?
         } else if section.residual.len() == len {
-            (section.residual, context.transcode())
+            (section.residual, context.transcode.get())
         } else {
             return Err(FrameError::Sum { block: view.block_len });
         };
@@ -206,7 +206,7 @@ impl FrameReader {
 
     /// Memory for transcoded literals in bytes, as of now.
     pub(super) fn inside_memory(&self) -> usize {
-        let models: usize = self.contexts.iter().map(ReadContext::transcode_allocated).sum();
+        let models: usize = self.contexts.iter().map(|context| context.transcode.allocated()).sum();
         self.expander.memory() + models
     }
 

@@ -132,7 +132,7 @@ impl FrameWriter {
 
     /// Memory of the buffers for transcoded literals, in bytes.
     pub(super) fn transcode_memory(&self) -> usize {
-        let models: usize = self.contexts.iter().map(WriteContext::transcode_allocated).sum();
+        let models: usize = self.contexts.iter().map(|context| context.transcode.allocated()).sum();
         self.operations.capacity() + self.transcoder.memory() + models
     }
 
@@ -313,10 +313,10 @@ fn transcode(
     out: &mut Vec<u8>,
 ) -> Transcoded {
     let plan = &tokens.plan;
-    let before = context.transcode().clone();
+    let before = context.transcode.get().clone();
     operations.clear();
     if !plan.is_sequences {
-        context.transcode().encode(coder, &plan.operations, operations);
+        context.transcode.get().encode(coder, &plan.operations, operations);
     }
     let operations = if plan.is_sequences { &plan.plain } else { &*operations };
     let residual = &plan.residual;
@@ -343,7 +343,7 @@ fn transcode(
         out.extend_from_slice(residual);
         return Transcoded::Yes;
     }
-    *context.transcode() = before;
+    *context.transcode.get() = before;
     out.clear();
     Transcoded::No
 }

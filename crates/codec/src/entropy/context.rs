@@ -10,13 +10,36 @@ use crate::error::FrameError;
 use crate::matcher::Match;
 use oncewire_kernels::Kernels;
 
+/// The models of transcoded literals, which most contexts never need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LazyModels(Option<Box<TranscodeModels>>);
+
+impl LazyModels {
+    /// The models, new if they were not needed before.
+    pub(crate) fn get(&mut self) -> &mut TranscodeModels {
+        self.0.get_or_insert_with(|| Box::new(TranscodeModels::NEW))
+    }
+
+    /// Their memory in bytes as of now.
+    pub(crate) fn allocated(&self) -> usize {
+        self.0.as_ref().map_or(0, |models| size_of_val(&**models))
+    }
+
+    fn reset(&mut self) {
+        if let Some(models) = &mut self.0 {
+            **models = TranscodeModels::NEW;
+        }
+    }
+}
+
 /// State of a context at the encoder.
 pub(crate) struct WriteContext {
     models: DescriptorModels,
     /// Created when first used.
     planes: Option<Box<PlaneWriter>>,
     /// Created when first used.
-    transcode: Option<Box<TranscodeModels>>,
+    /// Those of transcoded literals.
+    pub(crate) transcode: LazyModels,
     /// Created when first used.
     literals: Option<Box<LiteralWriter>>,
     kernels: Kernels,
@@ -31,22 +54,12 @@ impl WriteContext {
         WriteContext {
             models: DescriptorModels::NEW,
             planes: None,
-            transcode: None,
+            transcode: LazyModels::default(),
             literals: None,
             kernels,
             level,
             fresh: true,
         }
-    }
-
-    /// The models of transcoded literals.
-    pub(crate) fn transcode(&mut self) -> &mut TranscodeModels {
-        self.transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW))
-    }
-
-    /// Memory of the models of transcoded literals, in bytes as of now.
-    pub(crate) fn transcode_allocated(&self) -> usize {
-        self.transcode.as_ref().map_or(0, |models| size_of_val(&**models))
     }
 
     /// Resets the context; the next frame that uses it is marked as fresh.
@@ -55,9 +68,7 @@ impl WriteContext {
         if let Some(planes) = &mut self.planes {
             **planes = PlaneWriter::NEW;
         }
-        if let Some(models) = &mut self.transcode {
-            **models = TranscodeModels::NEW;
-        }
+        self.transcode.reset();
         self.fresh = true;
         if let Some(literals) = &mut self.literals {
             literals.reset();
@@ -148,7 +159,8 @@ pub(crate) struct ReadContext {
     /// Created when first used.
     planes: Option<Box<PlaneReader>>,
     /// Created when first used.
-    transcode: Option<Box<TranscodeModels>>,
+    /// Those of transcoded literals.
+    pub(crate) transcode: LazyModels,
     /// Created when first used.
     literals: Option<Box<LiteralReader>>,
     /// In sync: a fresh frame started the context, and none failed since. Frames that continue it
@@ -162,20 +174,10 @@ impl ReadContext {
             kernels,
             models: DescriptorModels::NEW,
             planes: None,
-            transcode: None,
+            transcode: LazyModels::default(),
             literals: None,
             in_step: false,
         }
-    }
-
-    /// The models of transcoded literals.
-    pub(crate) fn transcode(&mut self) -> &mut TranscodeModels {
-        self.transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW))
-    }
-
-    /// Memory of the models of transcoded literals, in bytes as of now.
-    pub(crate) fn transcode_allocated(&self) -> usize {
-        self.transcode.as_ref().map_or(0, |models| size_of_val(&**models))
     }
 
     /// Resets the context.
@@ -184,9 +186,7 @@ impl ReadContext {
         if let Some(planes) = &mut self.planes {
             planes.reset();
         }
-        if let Some(models) = &mut self.transcode {
-            **models = TranscodeModels::NEW;
-        }
+        self.transcode.reset();
         if let Some(literals) = &mut self.literals {
             literals.reset();
         }
@@ -264,7 +264,7 @@ impl ReadContext {
     ) -> Result<(&[u8], &mut TranscodeModels), FrameError> {
         let ReadContext { kernels, literals, transcode, .. } = self;
         let literals = literals.get_or_insert_with(|| Box::new(LiteralReader::new(*kernels)));
-        let models = transcode.get_or_insert_with(|| Box::new(TranscodeModels::NEW));
+        let models = transcode.get();
         Ok((literals.read(section, expected, codes, buffers)?, models))
     }
 }

@@ -157,6 +157,7 @@ mod tests {
     use super::super::{PackStep, pack};
     use super::*;
     use crate::Encoder;
+    use crate::testing::content;
     use proptest::prelude::*;
     use std::io::Write;
 
@@ -229,28 +230,6 @@ mod tests {
         let header = Header { cache, max_block: block, seed: 3, base: None };
         let entropy = crate::Entropy::Coded { level };
         pack(content, &header, Encoder::builder().entropy(entropy).inside(true)).unwrap()
-    }
-
-    fn content() -> impl Strategy<Value = Vec<u8>> {
-        let piece = (0u8..6, any::<u64>(), 1usize..9000);
-        proptest::collection::vec(piece, 0..40).prop_map(|pieces| {
-            let mut content: Vec<u8> = Vec::new();
-            for (kind, seed, len) in pieces {
-                let mut random = fastrand::Rng::with_seed(seed);
-                let from = random.usize(..=content.len());
-                match kind {
-                    0 => content.extend((0..len).map(|_| random.u8(..))),
-                    1 => content.extend((0..len).map(|_| random.u8(b'a'..b'f'))),
-                    2 => content.resize(content.len() + len, random.u8(..)),
-                    _ => {
-                        let mut again = content[from..].to_vec();
-                        again.truncate(len * 4);
-                        content.extend_from_slice(&again);
-                    }
-                }
-            }
-            content
-        })
     }
 
     proptest! {

@@ -1,4 +1,6 @@
 //! Frames that every decoder must refuse.
+//!
+//! Longer than 600 lines: a table of frames.
 
 use crate::common::params::Params;
 use crate::hand::{

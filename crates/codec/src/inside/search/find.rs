@@ -1,4 +1,6 @@
 //! Looks inside the deflate streams and zstd frames of flows, block by block.
+//!
+//! Longer than 600 lines: its steps share the buffers of one search of a block.
 
 use crate::deflate::SLACK;
 use crate::encoder::looks_compressible;
