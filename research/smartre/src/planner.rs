@@ -1,4 +1,6 @@
 //! The sections that need only the planner, so everything but the trace-driven runs.
+//!
+//! Longer than 600 lines: a section for each figure, which only this program has.
 
 use std::{fs, time::Instant};
 

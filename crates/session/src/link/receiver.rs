@@ -1,4 +1,7 @@
 //! The half that receives: opened datagrams to packets.
+//!
+//! Longer than 600 lines: what happens to a datagram is told in one place, in its order; what has
+//! state of its own is in the modules beside.
 
 use super::acks::{Acknowledgment, Received, SHARE};
 use super::control::Control;
