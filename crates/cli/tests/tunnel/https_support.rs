@@ -4,7 +4,7 @@ use crate::support::{End, ONCEWIRE, PATIENCE, Plan, Tunnel, finish, succeed, tex
 use oncewire_testkit::servers::{Running, free_port, wait_for_port};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -153,8 +153,13 @@ impl Nginx {
         Nginx { port, dir, _running: running }
     }
 
+    /// What it serves.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("www")
+    }
+
     pub(crate) fn publish(&self, name: &str, content: &[u8]) {
-        std::fs::write(self.dir.path().join("www").join(name), content).unwrap();
+        std::fs::write(self.root().join(name), content).unwrap();
     }
 }
 

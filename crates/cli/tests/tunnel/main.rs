@@ -14,6 +14,7 @@ mod https;
 mod https_clients;
 mod https_failures;
 mod https_programs;
+mod https_streams;
 mod https_support;
 #[cfg(target_os = "linux")]
 mod hubs;
