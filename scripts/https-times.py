@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Seconds and bytes of real clients over a path, direct and through a tunnel that opens HTTPS, and what opening costs beside
-HAProxy. Prints Markdown tables of docs/BENEFITS.md.
+HAProxy. Prints Markdown tables of docs/BENEFITS.md; the first form writes its cells into FIGURES/benefits-clients.csv, too, if that is set.
 
     oncewire-path-emulator --delay-ms 10 --rate-mbit 100 -- scripts/https-times.py ONCEWIRE DIR     ROUNDS=3
     scripts/https-times.py ONCEWIRE --haproxy                                                  ROUNDS=5 COUNT=400 MB=100
@@ -11,6 +11,7 @@ end of the path sent and received, TLS and headers included. The second form nee
 TLS 1.3, one response each, and MB megabytes that nothing has seen. HAProxy terminates TLS and originates it again, with one
 thread; ours does so in two processes with a tunnel between them. Their CPU time is counted, because the machine may be shared.
 """
+import csv
 import importlib.util
 import json
 import os
@@ -143,11 +144,16 @@ def over_path(oncewire, data, keys):
     finally:
         origin.kill()
         origin.wait()
-    print("| client | direct | first time | second time | bytes, second beside direct |\n|---|---:|---:|---:|---:|")
+    cells = [["client", "direct", "first time", "second time", "bytes, second beside direct"]]
     for name, of in rows.items():
         seconds, bytes_ = ([median([pair[at] for pair in one]) for one in of] for at in (0, 1))
-        cells = [f"{https.size(count)}, {taken:.2f} s" for taken, count in zip(seconds, bytes_)]
-        print(f"| {name} | {' | '.join(cells)} | {100 * bytes_[2] / bytes_[0]:.2g} % |", flush=True)
+        cells.append([name, *[f"{https.size(count)}, {taken:.2f} s" for taken, count in zip(seconds, bytes_)],
+                      f"{100 * bytes_[2] / bytes_[0]:.2g} %"])
+    if "FIGURES" in os.environ:
+        with open(pathlib.Path(os.environ["FIGURES"]) / "benefits-clients.csv", "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(cells)
+    for row in [cells[0], ["---", *["---:"] * 4], *cells[1:]]:
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def cpu(processes):

@@ -175,6 +175,9 @@ def draw(title, kind, x, y, lines, right=None, marks=()):
     height = [point[1] for line in lines for point in line["points"] if not line["right"]]
     if kind == "stacked-bars":
         height = [sum(dict(line["points"]).get(place, 0) for line in lines) for place in range(len(categories))]
+    if kind == "bars" and y["log"]:
+        # Room for the smallest.
+        height.append(10.0 ** math.floor(math.log10(min(value for value in height if value > 0))))
     down = Scale(height, y["unit"], y["log"], bottom, top, y["zero"])
     if right:
         beside = Scale([p[1] for line in lines for p in line["points"] if line["right"]], right["unit"], False, bottom, top)
@@ -230,12 +233,13 @@ def draw(title, kind, x, y, lines, right=None, marks=()):
                 place = int(place)
                 if kind == "bars":
                     wide = slot * 0.8 / len(lines)
-                    from_x, low, high = LEFT + slot * (place + 0.1) + wide * index, down(0), down(value)
+                    from_x, high = LEFT + slot * (place + 0.1) + wide * index, down(value)
+                    low = bottom if y["log"] else down(0)
                 else:
                     wide = slot * 0.6
                     from_x, low, high = LEFT + slot * (place + 0.2), down(base[place]), down(base[place] + value)
                     base[place] += value
-                if low - high >= 0.05:
+                if abs(low - high) >= 0.05:
                     x0, x1 = number(from_x), number(from_x + wide)
                     bars.append(f"M{x0} {number(low)}V{number(high)}H{x1}V{number(low)}z")
             svg.append(f'<path d="{"".join(bars)}" fill="{colour}"/>')
