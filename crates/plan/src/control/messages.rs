@@ -12,6 +12,15 @@ pub const MAX_FROM_NODE: usize = 2 << 20;
 pub const MAX_TO_NODE: usize = 64 << 20;
 /// Most pairs of egresses in a report.
 pub const MAX_PAIRS: usize = 8192;
+/// Most egresses in a report, and most neighbors in a state.
+pub const MAX_NODES: usize = 65_536;
+/// Most bytes of a name, of a digest, and of a program with its version.
+pub const MAX_WORD: usize = 1000;
+/// Largest version of a plan that a node may say it has. Documents have larger ones, so that a next one
+/// can follow.
+pub const MAX_VERSION: u64 = 1 << 52;
+/// Least time over which an ingress measures, in nanoseconds: rates of less say nothing.
+pub(super) const LEAST_MEASURED: u64 = 100_000_000;
 /// Most characters of a text that is shown to people.
 const MAX_TEXT: usize = 300;
 
@@ -27,6 +36,19 @@ pub enum MessageError {
     TooLong {
         /// Its bytes.
         bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// A plan has a version that none has.
+    #[error("a plan of version {0}; the largest is {MAX_VERSION}")]
+    Version(u64),
+    /// It lists more of something than there can be.
+    #[error("a message with {count} {what}; there are {most} at most")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
         /// The most.
         most: usize,
     },
@@ -171,6 +193,13 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: usize) -> Result<T, Messa
         .map_err(|error| MessageError::Malformed(plain(&error.to_string())))
 }
 
+fn within(what: &'static str, count: usize, most: usize) -> Result<(), MessageError> {
+    if count > most {
+        return Err(MessageError::TooMany { what, count, most });
+    }
+    Ok(())
+}
+
 fn write(message: &impl Serialize) -> Vec<u8> {
     // Strings, numbers, lists and structures: JSON can represent all of it.
     serde_json::to_vec(message).unwrap_or_default()
@@ -187,7 +216,34 @@ impl FromNode {
     /// # Errors
     /// [`MessageError`].
     pub fn read(bytes: &[u8]) -> Result<FromNode, MessageError> {
-        read(bytes, MAX_FROM_NODE)
+        let message: FromNode = read(bytes, MAX_FROM_NODE)?;
+        message.check()?;
+        Ok(message)
+    }
+
+    /// Counts and lengths are those of a network that there can be.
+    fn check(&self) -> Result<(), MessageError> {
+        let state = |state: &NodeState| {
+            let plans = [Some(state.current), state.next, state.waiting].into_iter().flatten();
+            if let Some(plan) = plans.into_iter().find(|plan| plan.version > MAX_VERSION) {
+                return Err(MessageError::Version(plan.version));
+            }
+            within("neighbors", state.down.len(), MAX_NODES)
+        };
+        match self {
+            FromNode::Join(join) => {
+                let words = [&join.name, &join.network, &join.agent];
+                let longest = words.into_iter().map(String::len).max().unwrap_or(0);
+                within("bytes of a name", longest, MAX_WORD)?;
+                state(&join.state)
+            }
+            FromNode::State(one) => state(one),
+            FromNode::Report(report) => {
+                within("egresses", report.volumes.len(), MAX_NODES)?;
+                within("pairs of egresses", report.pairs.len(), MAX_PAIRS)
+            }
+            FromNode::Refused { .. } => Ok(()),
+        }
     }
 }
 
@@ -234,9 +290,12 @@ mod tests {
             ..Report::default()
         };
         let refused = FromNode::Refused { version: 1, why: "memory".into() };
-        for message in
-            [FromNode::Join(join), FromNode::State(state), FromNode::Report(report), refused]
-        {
+        for message in [
+            FromNode::Join(join.clone()),
+            FromNode::State(state),
+            FromNode::Report(report),
+            refused,
+        ] {
             assert_eq!(FromNode::read(&message.write()).unwrap(), message);
         }
         for message in [
@@ -260,6 +319,21 @@ mod tests {
             FromNode::read(&vec![b' '; MAX_FROM_NODE + 1]),
             Err(MessageError::TooLong { .. })
         ));
+        let pairs = vec![(1, 2, 3, 4); MAX_PAIRS + 1];
+        let volumes = vec![(1, 2); MAX_NODES + 1];
+        let down = vec![1; MAX_NODES + 1];
+        let current = PlanRef { version: MAX_VERSION + 1, digest: 0 };
+        let far = FromNode::State(NodeState { current, ..NodeState::default() });
+        assert!(matches!(FromNode::read(&far.write()), Err(MessageError::Version(_))));
+        let agent = "x".repeat(MAX_WORD + 1);
+        for many in [
+            FromNode::Report(Report { pairs, ..Report::default() }),
+            FromNode::Report(Report { volumes, ..Report::default() }),
+            FromNode::State(NodeState { down, ..NodeState::default() }),
+            FromNode::Join(Join { agent, ..join }),
+        ] {
+            assert!(matches!(FromNode::read(&many.write()), Err(MessageError::TooMany { .. })));
+        }
         assert_eq!(plain("a\u{1b}[1m\nb"), "a [1m b");
     }
 }

@@ -22,8 +22,8 @@ mod view;
 
 pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout, Settings};
 pub use messages::{
-    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_PAIRS, MAX_TO_NODE, MessageError, NodeState,
-    PlanRef, Report, ToNode, plain,
+    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_VERSION,
+    MAX_WORD, MessageError, NodeState, PlanRef, Report, ToNode, plain,
 };
 pub use question::{Answer, Means, Question, Rates, Worth};
 pub use record::{Record, RecordError};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::messages::Report;
+use super::messages::{LEAST_MEASURED, MAX_PAIRS, Report};
 use crate::{
     BitRate, Bytes, Error, Instance, Match, Measured, Network, NodeId, Placement, Profile,
     Provision, Watch,
@@ -26,6 +26,8 @@ const REPEATS: f64 = 0.1;
 /// Parts of a node's memory: one for the ingress's store, one for the device's cache, and one for
 /// what both plans need while a new one is brought in.
 const PARTS: u64 = 3;
+/// How often content is repeated at most, on average.
+const MOST_COPIES: f64 = 1e6;
 /// Weight by which links that are down, and those of nodes that are to be drained, are longer.
 const DOWN: f64 = 1e9;
 const DRAINED: f64 = 1e4;
@@ -45,14 +47,14 @@ pub struct Rates {
 
 impl Rates {
     /// The rates of a report. Nodes that are not below `nodes`, and the ingress itself, are left out.
-    /// `None` for one that has measured no time.
+    /// `None` for one over less than a tenth of a second.
     pub fn new(report: &Report, me: u32, nodes: u32) -> Option<Rates> {
-        let seconds = report.nanoseconds as f64 / 1e9;
-        if seconds <= 0.0 || !report.copies.is_finite() {
+        if report.nanoseconds < LEAST_MEASURED || !report.copies.is_finite() {
             return None;
         }
+        let seconds = report.nanoseconds as f64 / 1e9;
         let known = |node: u32| node < nodes && node != me;
-        let mut rates = Rates { copies: report.copies.max(0.0), ..Rates::default() };
+        let mut rates = Rates { copies: report.copies.clamp(0.0, MOST_COPIES), ..Rates::default() };
         for &(to, bytes) in report.volumes.iter().filter(|one| known(one.0)) {
             *rates.volumes.entry(to).or_default() += bytes as f64 / seconds;
         }
@@ -65,7 +67,7 @@ impl Rates {
         Some(rates)
     }
 
-    /// The mean of both.
+    /// The mean of both. Of pairs, the largest [`MAX_PAIRS`] stay.
     pub fn mean(&self, other: &Rates) -> Rates {
         let mut mean = Rates { copies: (self.copies + other.copies) / 2.0, ..Rates::default() };
         for rates in [self, other] {
@@ -80,6 +82,11 @@ impl Rates {
         // What ended long ago needs no place.
         mean.volumes.retain(|_, bytes| *bytes >= 1.0);
         mean.pairs.retain(|_, (_, bytes)| *bytes >= 1.0);
+        if mean.pairs.len() > MAX_PAIRS {
+            let mut pairs: Vec<_> = mean.pairs.into_iter().collect();
+            pairs.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
+            mean.pairs = pairs.into_iter().take(MAX_PAIRS).collect();
+        }
         mean
     }
 

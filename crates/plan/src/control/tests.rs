@@ -362,7 +362,7 @@ fn strangers_are_refused() {
     assert!(!refused(&mut controller, FromNode::Join(good)));
     // Whatever is in a report, numbers stay numbers.
     let report = Report {
-        nanoseconds: 1,
+        nanoseconds: SECOND,
         volumes: vec![(0, u64::MAX), (1, u64::MAX), (9, 1)],
         pairs: vec![(1, 2, 0, 5), (1, 9, 1, 1), (1, 1, u64::MAX, u64::MAX)],
         copies: f64::NAN,
@@ -370,9 +370,25 @@ fn strangers_are_refused() {
     };
     assert!(Rates::new(&report, 0, 4).is_none());
     let report = Report { copies: -1.0, ..report };
+    assert!(Rates::new(&Report { nanoseconds: 1, ..report.clone() }, 0, 4).is_none());
     let rates = Rates::new(&report, 0, 4).unwrap();
     assert_eq!((rates.volumes.len(), rates.pairs.len(), rates.copies), (1, 1, 0.0));
     let state = NodeState { down: vec![7, 1, 1], ..NodeState::default() };
     assert!(!refused(&mut controller, FromNode::State(state)));
     assert_eq!(controller.view(2).nodes[0].down, ["B"]);
+}
+
+/// However many pairs a node names in turn, no more are kept than a report has.
+#[test]
+fn pairs_are_bounded() {
+    let report = |first: u32| Report {
+        nanoseconds: SECOND,
+        pairs: (0..MAX_PAIRS as u32).map(|p| (first, p, 1, 1000 + u64::from(p))).collect(),
+        ..Report::default()
+    };
+    let rates = |first| Rates::new(&report(first), u32::MAX, u32::MAX).unwrap();
+    let mean = rates(1).mean(&rates(2));
+    assert_eq!(mean.pairs.len(), MAX_PAIRS);
+    // The largest ones.
+    assert!(mean.pairs.keys().all(|pair| pair.1 as usize >= MAX_PAIRS / 2));
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use crate::{fuzz_entry, fuzz_entry_content, fuzz_entry_routes};
+use crate::{fuzz_entry, fuzz_entry_content, fuzz_entry_control, fuzz_entry_routes};
+use oncewire_testkit::fuzz;
 
 type Run = fn(&[u8]);
 
@@ -63,6 +64,20 @@ fn edit() -> impl Strategy<Value = Edit> {
     let index = any::<prop::sample::Index>;
     (index(), 0..20_usize, index(), index(), 0..40_usize)
         .prop_map(|(at, removed, from, start, length)| Edit { at, removed, from, start, length })
+}
+
+/// Mutations of histories of a controller.
+const MUTATIONS: usize = 1000;
+
+#[test]
+fn control_corpus_and_mutations() {
+    fuzz::replay("control", fuzz_entry_control::run, MUTATIONS);
+}
+
+/// `ONCEWIRE_BLESS=1` writes them.
+#[test]
+fn control_seeds_are_in_the_corpus() {
+    fuzz::seeds("control", fuzz_entry_control::seeds());
 }
 
 proptest! {

@@ -7,6 +7,8 @@ mod captures;
 mod fuzz_entry;
 #[path = "../fuzz_entry/content.rs"]
 mod fuzz_entry_content;
+#[path = "../fuzz_entry/control.rs"]
+mod fuzz_entry_control;
 #[path = "../fuzz_entry/routes.rs"]
 mod fuzz_entry_routes;
 mod fuzz_seeds;
