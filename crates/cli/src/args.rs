@@ -145,7 +145,7 @@ pub(crate) enum Command {
     Bench(Box<BenchArgs>),
     /// Analyze packet captures: what repeats, what you would save
     ///
-    /// Opens with a recommendation of what to deploy, accounts for every packet, and draws up to 15
+    /// Opens with a recommendation of what to deploy, accounts for every packet, and draws up to 16
     /// figures.
     Study(Box<StudyArgs>),
     /// Plan redundancy elimination for a whole network
