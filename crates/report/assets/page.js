@@ -113,16 +113,19 @@
     }
     return ticks.filter((_, at) => at % each === 0);
   };
-  // The range of a vertical axis: includes zero, and ends on ticks.
-  const valueRange = (low, high, axis) => {
+  // The range of a vertical axis: ends on ticks, and includes zero, except of lines of numbers without a unit, such as logarithms, which begin
+  // where the data do.
+  const valueRange = (low, high, axis, kind) => {
     if (!Number.isFinite(low) || !Number.isFinite(high)) [low, high] = axis.log ? [1, 10] : [0, 1];
     if (axis.log) {
       const power = (value, round) => 10 ** round(Math.log10(value) - (round === Math.ceil ? 1e-9 : -1e-9));
       const range = [power(low, Math.floor), power(high, Math.ceil)];
       return range[0] < range[1] ? range : [range[0] / 10, range[1] * 10];
     }
-    low = Math.min(low, 0);
-    high = Math.max(high, 0);
+    if (isLive || kind !== "line" || axis.unit !== "number" || low === high) {
+      low = Math.min(low, 0);
+      high = Math.max(high, 0);
+    }
     if (low === high) high = axis.unit === "share" ? 0.1 : 1;
     const step = niceStep(high - low, 5, axis.unit);
     const end = (value, round) => +(round(+(value / step).toPrecision(9)) * step).toPrecision(12);
@@ -301,7 +304,7 @@
     };
     const range = (axis, right) => (u, low, high) => {
       if (bars && !right) return barRange();
-      return valueRange(low === null ? NaN : low, high === null ? NaN : high, axis);
+      return valueRange(low === null ? NaN : low, high === null ? NaN : high, axis, chart.kind);
     };
     const xRange = (u, low, high) => {
       if (bars) return [-0.5, names.length - 0.5];

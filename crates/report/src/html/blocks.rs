@@ -9,8 +9,10 @@ use maud::{Markup, html};
 pub(super) const MOST_ROWS: usize = 1_000;
 /// Rows on paper.
 const PRINTED_ROWS: usize = 40;
-/// Rows that show without scrolling.
+/// Rows above which a table says how many it has.
 const SHORT: usize = 15;
+/// Rows above which a table scrolls within itself.
+const TALL: usize = 60;
 /// Colors of `page.css` for parts of a bar.
 const COLORS: usize = 7;
 
@@ -118,7 +120,7 @@ fn table(table: &Table, gauges: &[&str], is_live: bool) -> Markup {
             @if count == 0 && !is_live {
                 p.empty { "No rows." }
             } @else {
-                div.scroll tabindex="0" {
+                div.scroll.tall[count > TALL || is_live] tabindex="0" {
                     table {
                         thead { tr {
                             @for column in &table.columns {

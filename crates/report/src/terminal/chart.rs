@@ -52,7 +52,10 @@ impl<W: Write> Page<'_, W> {
                     .flat_map(|other| other.points.iter().map(|point| point.1)),
             );
             let axis = axis_of(series);
-            let low = if axis.log { low } else { low.min(0.0) };
+            // Lines of numbers without a unit, such as logarithms, begin where the data do.
+            let starts_at_data =
+                axis.log || (chart.kind == ChartKind::Line && axis.unit == crate::Unit::Number);
+            let low = if starts_at_data { low } else { low.min(0.0) };
             let blocks = spark(
                 series,
                 (first, last, chart.x.log),

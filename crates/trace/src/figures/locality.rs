@@ -373,7 +373,9 @@ impl MatchLocality {
         for of in &self.directions {
             if of.saved > 0.0 {
                 let mut sum = 0.0;
-                let points = of.by_distance.iter().enumerate().map(|(i, saved)| {
+                // To the farthest match: a cache that the trace does not fill says nothing more.
+                let farthest = of.by_distance.iter().rposition(|saved| *saved > 0.0).unwrap_or(0);
+                let points = of.by_distance[..=farthest].iter().enumerate().map(|(i, saved)| {
                     sum += saved;
                     ((i + 1) as f64 / PARTS as f64, (sum / of.saved).min(1.0))
                 });

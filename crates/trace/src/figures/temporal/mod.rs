@@ -58,7 +58,7 @@ const FEW: i64 = 3;
 const ENOUGH: i64 = 30;
 
 /// Most buckets in the chart of volume.
-const PLACES: i64 = 2000;
+const PLACES: i64 = 300;
 
 /// A bucket is complete if the trace covers at least this much of it, in percent.
 const COMPLETE: i128 = 95;

@@ -8,17 +8,20 @@ use crate::batch::Direction;
 use crate::results::{Axis, Cell, Chart, ChartKind, Column, Series, Table, Unit};
 use oncewire_report::format::{number, share as percent};
 
-/// Names of the charts of volume, savings and burstiness for each direction, and for the total or
-/// an only direction.
-const IDS: [[&str; 3]; Direction::ALL.len() + 1] = [
-    ["volume-all", "savings-all", "burstiness-all"],
-    ["volume-outbound", "savings-outbound", "burstiness-outbound"],
-    ["volume-inbound", "savings-inbound", "burstiness-inbound"],
-    ["volume-internal", "savings-internal", "burstiness-internal"],
-    ["volume-transit", "savings-transit", "burstiness-transit"],
-    ["volume-unknown", "savings-unknown", "burstiness-unknown"],
-    ["volume", "savings", "burstiness"],
+/// Names of the charts of volume, redundancy, savings and burstiness for each direction, and for the
+/// total or an only direction.
+const IDS: [[&str; 4]; Direction::ALL.len() + 1] = [
+    ["volume-all", "redundancy-all", "savings-all", "burstiness-all"],
+    ["volume-outbound", "redundancy-outbound", "savings-outbound", "burstiness-outbound"],
+    ["volume-inbound", "redundancy-inbound", "savings-inbound", "burstiness-inbound"],
+    ["volume-internal", "redundancy-internal", "savings-internal", "burstiness-internal"],
+    ["volume-transit", "redundancy-transit", "savings-transit", "burstiness-transit"],
+    ["volume-unknown", "redundancy-unknown", "savings-unknown", "burstiness-unknown"],
+    ["volume", "redundancy", "savings", "burstiness"],
 ];
+
+/// Widths of buckets that make a chart of savings by width.
+const ENOUGH_WIDTHS: usize = 3;
 
 const STATISTICS: [&str; 4] = ["mean", "median", "95th percentile", "peak"];
 
@@ -143,28 +146,37 @@ impl DirectionOverTime {
     fn charts(&self) -> Vec<Chart> {
         let ids = IDS[self.place];
         let mut charts = vec![self.volume_chart(ids[0])];
-        charts.extend(drawn([self.savings_chart(ids[1]), self.burstiness_chart(ids[2])]));
+        charts.extend(drawn([
+            self.redundancy_chart(ids[1]),
+            self.savings_chart(ids[2]),
+            self.burstiness_chart(ids[3]),
+        ]));
         charts
     }
 
-    /// Figure 2.3 of the thesis.
+    /// Figure 2.3 of the thesis, the volume.
     fn volume_chart(&self, id: &'static str) -> Chart {
         let of = &self.volume;
-        let caption = format!(
-            "Volume and redundancy over time in buckets of {} ({})",
-            number(of.width, Unit::Seconds),
-            self.direction
-        );
-        let time = Axis::new("time since the first packet", Unit::Seconds);
-        let mut volume =
-            chart(id, caption, ChartKind::Line, time, Axis::new("volume", Unit::BitsPerSecond));
-        volume.right = Some(shares("redundancy"));
+        let rate = Axis::new("volume", Unit::BitsPerSecond);
+        let mut volume = chart(id, self.caption("Volume"), ChartKind::Line, time(), rate);
         volume.series = vec![
             Series::new("original", of.original.clone()),
             Series::new("reduced", of.reduced.clone()),
-            Series { name: "redundancy".into(), points: of.redundancy.clone(), right: true },
         ];
         volume
+    }
+
+    /// The same figure, the redundancy: over the volume, it would hide it.
+    fn redundancy_chart(&self, id: &'static str) -> Chart {
+        let caption = self.caption("Redundancy");
+        let mut redundancy = chart(id, caption, ChartKind::Line, time(), shares("redundancy"));
+        add_series(&mut redundancy, "redundancy", self.volume.redundancy.clone());
+        redundancy
+    }
+
+    fn caption(&self, what: &str) -> String {
+        let width = number(self.volume.width, Unit::Seconds);
+        format!("{what} over time in buckets of {width} ({})", self.direction)
     }
 
     fn savings_chart(&self, id: &'static str) -> Chart {
@@ -174,6 +186,9 @@ impl DirectionOverTime {
         );
         let width = Axis::log("width of buckets", Unit::Seconds);
         let mut savings = chart(id, caption, ChartKind::Line, width, shares("savings"));
+        if self.percentiles.len() < ENOUGH_WIDTHS {
+            return savings;
+        }
         for (i, statistic) in STATISTICS.into_iter().enumerate() {
             let points =
                 self.percentiles.iter().filter_map(|of| Some((of.width, of.savings()[i]?)));
@@ -268,6 +283,11 @@ impl DirectionOverTime {
         };
         Some(sentence.to_owned())
     }
+}
+
+/// The axis of the charts over time.
+fn time() -> Axis {
+    Axis::new("time since the first packet", Unit::Seconds)
 }
 
 /// Base-2 logarithm of an energy.
