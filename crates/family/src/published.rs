@@ -145,7 +145,9 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
         let mut at = 0;
         loop {
             let start = self.markers.len();
-            self.markers.resize(start + SAMPLE_STEP, 0);
+            // Most payloads are short: there is no need to clear more than they can have.
+            let room = (content.len().saturating_sub(at) + 1).min(SAMPLE_STEP);
+            self.markers.resize(start + room, 0);
             let free = &mut self.markers[start..];
             let Self { kernels, window, .. } = *self;
             let sampling =
@@ -156,7 +158,7 @@ impl<T: FingerprintTable, P: Probe> PublishedMaxMatch<T, P> {
             };
             self.markers.truncate(start + count);
             at = resume;
-            if count < SAMPLE_STEP {
+            if count < room {
                 break;
             }
         }

@@ -21,7 +21,7 @@ pub(crate) use max_match::{MaxMatchParams, MaxMatchRun};
 pub(crate) use names::{ChunkRun, PayloadRun};
 pub(crate) use oncewire::{TunnelContent, TunnelRun};
 pub(crate) use pairs::{HTTP_LIMIT, PairLimits, PairParams, PairRun, service_limit};
-pub(crate) use windows::{Coder, Grouping, Source, WindowRun};
+pub(crate) use windows::{Coder, Deflate, Grouping, Source, WindowRun};
 
 use crate::batch::{Direction, Packet, View};
 use crate::figures::temporal::SavingsOverTime;

@@ -217,9 +217,12 @@ impl PairRun {
     /// pair's payload, and the bytes that it saves.
     pub(crate) fn found(&self) -> impl Iterator<Item = (u64, u32)> {
         let per_match = self.params.charge.per_match;
-        let of =
-            move |found: &Match| (self.end - found.source, found.len.saturating_sub(per_match));
-        self.scratch.iter().map(of)
+        self.matches().map(move |(found, distance)| (distance, found.len.saturating_sub(per_match)))
+    }
+
+    /// The matches of the newest packet, each with how far back it begins from its end.
+    pub(crate) fn matches(&self) -> impl Iterator<Item = (Match, u64)> {
+        self.scratch.iter().map(|found| (*found, self.end - found.source))
     }
 }
 

@@ -9,6 +9,7 @@ use super::{PayloadRun, Run, Tally};
 use crate::batch::{Direction, Packet, View};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use oncewire_codec::ConfigError;
+use oncewire_codec::matcher::Match;
 
 /// What compresses a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,48 @@ struct Window {
 /// Most bytes of a window; one that fills up is closed before its time.
 const MAX_WINDOW: usize = 16 << 20;
 
+/// DEFLATE that starts each time with fresh state.
+pub(crate) struct Deflate {
+    state: Compress,
+    level: u32,
+    /// Whether with the header and checksum of zlib.
+    zlib: bool,
+    out: Vec<u8>,
+}
+
+impl Deflate {
+    pub(crate) fn new(level: u32, zlib: bool) -> Deflate {
+        Deflate {
+            state: Compress::new(Compression::new(level), zlib),
+            level,
+            zlib,
+            out: Vec::new(),
+        }
+    }
+
+    /// Length of the bytes compressed, or as they are if that is shorter.
+    pub(crate) fn len(&mut self, bytes: &[u8]) -> u64 {
+        self.out.clear();
+        // Room for what does not shrink too: stored blocks add 5 bytes to 16 KiB or less. A stream
+        // that was left in the middle must not be reset: zlib-rs 0.6 then counts what it had still to
+        // write, and panics when that fills its buffer.
+        self.out.reserve(bytes.len() + bytes.len() / 8 + 256);
+        match self.state.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
+            Ok(Status::StreamEnd) => self.state.reset(),
+            _ => {
+                self.state = Compress::new(Compression::new(self.level), self.zlib);
+                return bytes.len() as u64;
+            }
+        }
+        self.out.len().min(bytes.len()) as u64
+    }
+
+    /// Memory in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.out.capacity() as u64
+    }
+}
+
 /// Compression over windows of time. A window opens at its first packet.
 pub(crate) struct WindowRun {
     coder: Coder,
@@ -64,7 +107,7 @@ pub(crate) struct WindowRun {
     /// By direction or flow hash.
     open: Timed<Window>,
     spare: Vec<Vec<u8>>,
-    deflate: Compress,
+    deflate: Deflate,
     zstd: zstd_safe::CCtx<'static>,
     out: Vec<u8>,
     tally: Tally,
@@ -78,7 +121,7 @@ impl WindowRun {
             source,
             open: Timed::new(width),
             spare: Vec::new(),
-            deflate: Compress::new(Compression::new(6), false),
+            deflate: Deflate::new(6, false),
             zstd: zstd_safe::CCtx::create(),
             out: Vec::new(),
             tally: Tally::default(),
@@ -87,28 +130,15 @@ impl WindowRun {
 
     /// Length of the bytes compressed, or as they are if that is shorter.
     fn coded(&mut self, bytes: &[u8]) -> u64 {
-        self.out.clear();
-        let len = match self.coder {
-            Coder::Deflate => {
-                // Room for what does not shrink too: stored blocks add 5 bytes to 16 KiB or less. A
-                // stream that was left in the middle must not be reset: zlib-rs 0.6 then counts
-                // what it had still to write, and panics when that fills its buffer.
-                self.out.reserve(bytes.len() + bytes.len() / 8 + 256);
-                match self.deflate.compress_vec(bytes, &mut self.out, FlushCompress::Finish) {
-                    Ok(Status::StreamEnd) => self.deflate.reset(),
-                    _ => {
-                        self.deflate = Compress::new(Compression::new(6), false);
-                        return bytes.len() as u64;
-                    }
-                }
-                self.out.len()
-            }
+        match self.coder {
+            Coder::Deflate => self.deflate.len(bytes),
             Coder::Zstd => {
+                self.out.clear();
                 self.out.reserve(zstd_safe::compress_bound(bytes.len()));
-                self.zstd.compress(&mut self.out, bytes, 3).unwrap_or(bytes.len())
+                let len = self.zstd.compress(&mut self.out, bytes, 3).unwrap_or(bytes.len());
+                len.min(bytes.len()) as u64
             }
-        };
-        len.min(bytes.len()) as u64
+        }
     }
 
     fn close(&mut self, window: &Window, mut bytes: Vec<u8>) {
@@ -122,6 +152,64 @@ impl WindowRun {
 
     fn close_open(&mut self, Open { bytes, value, .. }: Open<Window>) {
         self.close(&value, bytes);
+    }
+
+    /// Takes a packet with payload, and what matches leave of it instead. Each match comes with how
+    /// far back it is.
+    pub(crate) fn take_residue(
+        &mut self,
+        packet: &Packet,
+        payload: &[u8],
+        matches: impl Iterator<Item = (Match, u64)>,
+    ) -> Result<(), ConfigError> {
+        self.take(packet, |_, out| {
+            residue(payload, matches, out);
+            Ok(0)
+        })
+    }
+
+    /// Takes a packet with payload. `fill` appends what of it is to be compressed, and returns the
+    /// bytes that are not.
+    fn take(
+        &mut self,
+        packet: &Packet,
+        fill: impl FnOnce(&mut Source, &mut Vec<u8>) -> Result<u64, ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let key = match self.grouping {
+            Grouping::Packet => {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                let plain = fill(&mut self.source, &mut bytes)?;
+                let (direction, payload) = (packet.direction, packet.len.into());
+                self.close(&Window { direction, payload, plain }, bytes);
+                return Ok(());
+            }
+            Grouping::Direction => packet.direction.index() as u64,
+            Grouping::Flow => packet.flow_hash,
+        };
+        while let Some(window) = self.open.expired(packet.time) {
+            self.close_open(window);
+        }
+        if self.open.len(key) >= MAX_WINDOW
+            && let Some(window) = self.open.close(key)
+        {
+            self.close_open(window);
+        }
+        let (source, spare) = (&mut self.source, &mut self.spare);
+        let new = || {
+            (
+                spare.pop().unwrap_or_default(),
+                Window { direction: packet.direction, payload: 0, plain: 0 },
+            )
+        };
+        self.open.with(key, packet.time, new, |window| -> Result<(), ConfigError> {
+            window.value.plain += fill(source, &mut window.bytes)?;
+            window.value.payload += u64::from(packet.len);
+            Ok(())
+        })?;
+        while let Some(window) = self.open.too_much() {
+            self.close_open(window);
+        }
+        Ok(())
     }
 
     /// Appends what of the packet is to be compressed; returns the bytes that are not.
@@ -141,14 +229,8 @@ impl WindowRun {
                     out.extend_from_slice(payload);
                     return Ok(0);
                 }
-                let mut done = 0;
-                for found in matches {
-                    out.extend_from_slice(&payload[done..found.at as usize]);
-                    let distance = view.distance(packet, found) as u32;
-                    out.extend_from_slice(&(distance << 16 | found.len & 0xffff).to_le_bytes());
-                    done = found.end();
-                }
-                out.extend_from_slice(&payload[done..]);
+                let found = matches.iter().map(|found| (*found, view.distance(packet, found)));
+                residue(payload, found, out);
                 return Ok(u64::from(view.charge.per_packet));
             }
             Source::Names(names) => {
@@ -163,48 +245,23 @@ impl WindowRun {
     }
 }
 
+/// Appends what matches leave of a payload: literals, and 4 bytes for each match, which is so far back.
+fn residue(payload: &[u8], matches: impl Iterator<Item = (Match, u64)>, out: &mut Vec<u8>) {
+    let mut done = 0;
+    for (found, distance) in matches {
+        out.extend_from_slice(&payload[done..found.at as usize]);
+        out.extend_from_slice(&((distance as u32) << 16 | found.len & 0xffff).to_le_bytes());
+        done = found.end();
+    }
+    out.extend_from_slice(&payload[done..]);
+}
+
 impl Run for WindowRun {
     fn batch(&mut self, view: &View<'_>) -> Result<(), ConfigError> {
         for (index, packet) in
             view.batch.packets().iter().enumerate().filter(|(_, packet)| packet.len > 0)
         {
-            let key = match self.grouping {
-                Grouping::Packet => {
-                    let mut bytes = self.spare.pop().unwrap_or_default();
-                    let plain = WindowRun::fill(&mut self.source, view, index, packet, &mut bytes)?;
-                    self.close(
-                        &Window { direction: packet.direction, payload: packet.len.into(), plain },
-                        bytes,
-                    );
-                    continue;
-                }
-                Grouping::Direction => packet.direction.index() as u64,
-                Grouping::Flow => packet.flow_hash,
-            };
-            while let Some(window) = self.open.expired(packet.time) {
-                self.close_open(window);
-            }
-            if self.open.len(key) >= MAX_WINDOW
-                && let Some(window) = self.open.close(key)
-            {
-                self.close_open(window);
-            }
-            let (source, spare) = (&mut self.source, &mut self.spare);
-            let new = || {
-                (
-                    spare.pop().unwrap_or_default(),
-                    Window { direction: packet.direction, payload: 0, plain: 0 },
-                )
-            };
-            self.open.with(key, packet.time, new, |window| -> Result<(), ConfigError> {
-                window.value.plain +=
-                    WindowRun::fill(source, view, index, packet, &mut window.bytes)?;
-                window.value.payload += u64::from(packet.len);
-                Ok(())
-            })?;
-            while let Some(window) = self.open.too_much() {
-                self.close_open(window);
-            }
+            self.take(packet, |source, out| WindowRun::fill(source, view, index, packet, out))?;
         }
         Ok(())
     }
@@ -222,7 +279,7 @@ impl Run for WindowRun {
 
     fn memory(&self) -> u64 {
         let names = if let Source::Names(names) = &self.source { names.memory() } else { 0 };
-        self.open.memory() + names + self.out.capacity() as u64
+        self.open.memory() + names + self.deflate.memory() + self.out.capacity() as u64
     }
 
     fn notes(&self) -> Vec<String> {

@@ -8,6 +8,7 @@ use crate::batch::Direction;
 use crate::figures::algorithms::{AlgorithmRow, AlgorithmSavings, DirectionVolume};
 use crate::figures::caches::{CacheSavings, Curve};
 use crate::figures::deflate::{DeflateRow, DeflateSavings};
+use crate::figures::hosts::HostSavings;
 use crate::figures::periods::{PERIODS, PeriodPoint, PeriodSavings};
 use crate::figures::protocols::{CHARTED, SERVICES, ServiceRow, ServiceSavings};
 use crate::figures::temporal::SavingsOverTime;
@@ -93,12 +94,22 @@ impl Pass {
                 FigureId::Protocols => Finding::Protocols(self.protocols()),
                 FigureId::Deflate => Finding::Deflate(self.deflate()),
                 _ => match observed.iter().position(|(id, _)| id == figure) {
-                    Some(at) => observed.remove(at).1,
+                    Some(at) => self.beside(observed.remove(at).1),
                     None => continue,
                 },
             });
         }
         findings
+    }
+
+    /// Adds to figure 12 what gzip saves, which figure 1 measured.
+    fn beside(&self, mut found: Finding) -> Finding {
+        if let Finding::Hosts(HostSavings { pair_sizes, .. }) = &mut found
+            && let Some(others) = &mut pair_sizes.others
+        {
+            others.gzip = self.tally(&Key::Other(Algorithm::GzipFlow)).map(Tally::total);
+        }
+        found
     }
 
     pub(super) fn report(mut self, input: Input, mut accounting: Accounting) -> Report {

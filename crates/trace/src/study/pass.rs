@@ -130,7 +130,13 @@ impl Pass {
             FigureId::Lengths => Box::new(figures::lengths::Lengths::new(*memory)),
             FigureId::Locality => Box::new(figures::locality::Locality::new(*memory)),
             FigureId::Hits => Box::new(figures::hits::Hits::new(*memory)),
-            FigureId::Replicated => Box::new(figures::replicated::Replicated::new(*memory)),
+            FigureId::Replicated => {
+                let replicated = figures::replicated::Replicated::new(*memory);
+                match self.settings.sweeps {
+                    true => Box::new(replicated.with_prototype()),
+                    false => Box::new(replicated),
+                }
+            }
             FigureId::Hosts => Box::new(self.settings.hosts(*memory)),
             FigureId::Destinations => Box::new(figures::destinations::Destinations::new(
                 *memory,

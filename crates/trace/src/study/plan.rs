@@ -224,11 +224,17 @@ impl Settings {
             let name = sampler.name();
             (name, self.pairs(sampler, PairLimits::Fixed(sweep::OF_TABLE), each))
         });
+        let beside = self.sweeps.then(|| {
+            let (coder, flow) = (Coder::Deflate, Grouping::Flow);
+            let gzip = WindowRun::new(coder, flow, Source::Payload, self.compression_window);
+            sweep::OtherRuns::new(gzip, self.window, self.period, self.figure_memory / 4)
+        });
         Hosts::new(
             sample_byte(PairLimits::ByService),
             self.shared_params(),
             sample_byte(PairLimits::Fixed(sweep::LARGEST)),
             others.collect(),
+            beside,
             memory,
         )
     }

@@ -1,5 +1,7 @@
 //! Figure 12: caches at end hosts against one in the middle (EndRE sections 8.2 and 9.1).
 
+mod blocks;
+mod chunks;
 mod objects;
 mod present;
 mod sizes;
@@ -12,7 +14,7 @@ use crate::batch::{Direction, Packet, View};
 use objects::Objects;
 use oncewire_codec::ConfigError;
 use sizes::Sizes;
-use sweep::{PairSizes, Sweep};
+use sweep::{OtherRuns, PairSizes, Sweep};
 
 /// Compares caches at end hosts with one in a middlebox.
 pub struct Hosts {
@@ -30,13 +32,15 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// With caches per pair of hosts, the shared cache of a middlebox, and caches per pair of other
-    /// sizes and samplers. The caches' memory aside, it takes `memory` bytes.
+    /// With caches per pair of hosts, the shared cache of a middlebox, caches per pair of other sizes
+    /// and samplers, and what they are compared with. The caches' memory aside, it takes `memory`
+    /// bytes, and `others` what they take.
     pub(crate) fn new(
         pairs: PairRun,
         shared: MaxMatchParams,
         sizes: PairRun,
         samplers: Vec<(&'static str, PairRun)>,
+        others: Option<OtherRuns>,
         memory: u64,
     ) -> Hosts {
         Hosts {
@@ -44,7 +48,7 @@ impl Hosts {
             shared_cache: shared.sizes.asked(),
             shared: MaxMatchRun::new(shared, Tally::default()),
             sizes: Sizes::new(memory / 2),
-            sweep: Sweep::new(sizes, samplers),
+            sweep: Sweep::new(sizes, samplers, others),
             objects: Objects::new(memory / 2),
             wire: [0; Direction::ALL.len()],
             extra: [[0; 2]; Direction::ALL.len()],

@@ -1,12 +1,15 @@
-//! Caches per pair of hosts by their size, and by sampler (EndRE sections 8.2.1 and 9.1, Figures 8
-//! and 9, Table 4).
+//! Caches per pair of hosts by their size, and by algorithm (EndRE sections 8.2.1, 9.1 and 9.3,
+//! Figures 8, 9 and 11, Tables 4 and 6).
 
 use super::super::layout::{chart, shares, table};
 use super::super::tally::share;
-use crate::algorithm::PairRun;
+use super::blocks::{self, Blocks, ByBlock};
+use super::chunks::Chunks;
+use crate::algorithm::{PairRun, Run, WindowRun};
 use crate::batch::Packet;
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
 use oncewire_codec::ConfigError;
+use oncewire_report::format::binary;
 
 /// Sizes of a pair's cache in bytes. The paper's knee is 10 MB.
 pub(crate) const SIZES: [u64; 10] = [
@@ -41,20 +44,86 @@ pub struct PairSizes {
     pub protocols: [ProtocolBySize; PROTOCOLS.len()],
     /// Further samplers, each with the bytes that caches of 10 MB save.
     pub samplers: Vec<(&'static str, u64)>,
+    /// Captured payload in bytes.
+    pub payload: u64,
+    /// What compression and chunk-match save, if that was asked for.
+    pub others: Option<Others>,
+}
+
+/// What the study compares caches of 10 MB for each pair of hosts with, in bytes saved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Others {
+    /// Gzip over 10 ms of a flow. `None` if it was not run.
+    pub gzip: Option<u64>,
+    /// The caches, then gzip over 10 ms of a flow.
+    pub then_gzip: u64,
+    /// Chunk-match with the same caches.
+    pub chunks: u64,
+    /// ZLIB by the size of its blocks.
+    pub blocks: ByBlock,
+}
+
+/// The runs of [`Others`].
+pub(crate) struct OtherRuns {
+    gzip: WindowRun,
+    chunks: Chunks,
+    blocks: Blocks,
+}
+
+impl OtherRuns {
+    /// `gzip` compresses what the caches leave. Names of chunks take `memory` bytes.
+    pub(crate) fn new(gzip: WindowRun, window: usize, period: usize, memory: u64) -> OtherRuns {
+        let chunks = Chunks::new(window, period, OF_TABLE, memory);
+        OtherRuns { gzip, chunks, blocks: Blocks::new() }
+    }
+
+    /// Takes the next packet with payload, of which `pairs` has the matches.
+    fn packet(
+        &mut self,
+        packet: &Packet,
+        payload: &[u8],
+        pairs: &PairRun,
+    ) -> Result<(), ConfigError> {
+        let matches = pairs.matches().filter(|(_, distance)| *distance <= OF_TABLE);
+        self.gzip.take_residue(packet, payload, matches)?;
+        self.chunks.packet(packet, payload);
+        self.blocks.packet(packet, payload);
+        Ok(())
+    }
+
+    fn memory(&self) -> u64 {
+        self.gzip.memory() + self.chunks.memory() + self.blocks.memory()
+    }
+
+    fn compute(mut self) -> Others {
+        // Cannot fail: what it holds has been read from its source.
+        let _ = self.gzip.finish();
+        Others {
+            gzip: None,
+            then_gzip: self.gzip.tally().total(),
+            chunks: self.chunks.saved(),
+            blocks: self.blocks.compute(),
+        }
+    }
 }
 
 /// Runs caches that are as large as any, and counts by how far back matches lie. A smaller cache may
 /// save a little more, as in figure 3.
 pub(super) struct Sweep {
     pairs: PairRun,
-    others: Vec<(&'static str, PairRun)>,
+    samplers: Vec<(&'static str, PairRun)>,
+    others: Option<OtherRuns>,
     found: PairSizes,
 }
 
 impl Sweep {
     /// `pairs` with caches of [`LARGEST`], and runs with [`OF_TABLE`] of other samplers.
-    pub(super) fn new(pairs: PairRun, others: Vec<(&'static str, PairRun)>) -> Sweep {
-        Sweep { pairs, others, found: PairSizes::default() }
+    pub(super) fn new(
+        pairs: PairRun,
+        samplers: Vec<(&'static str, PairRun)>,
+        others: Option<OtherRuns>,
+    ) -> Sweep {
+        Sweep { pairs, samplers, others, found: PairSizes::default() }
     }
 
     /// Takes the next packet, with payload or not.
@@ -73,21 +142,26 @@ impl Sweep {
                 *sum += u64::from(saved);
             }
         }
-        for (_, run) in &mut self.others {
+        self.found.payload += payload.len() as u64;
+        if let Some(others) = &mut self.others {
+            others.packet(packet, payload, &self.pairs)?;
+        }
+        for (_, run) in &mut self.samplers {
             run.packet(packet, payload)?;
         }
         Ok(())
     }
 
     pub(super) fn memory(&self) -> u64 {
-        use crate::algorithm::Run;
-        self.pairs.memory() + self.others.iter().map(|(_, run)| run.memory()).sum::<u64>()
+        self.pairs.memory()
+            + self.samplers.iter().map(|(_, run)| run.memory()).sum::<u64>()
+            + self.others.as_ref().map_or(0, OtherRuns::memory)
     }
 
     pub(super) fn compute(self) -> (PairSizes, Vec<String>) {
-        use crate::algorithm::Run;
-        let Sweep { pairs, others, mut found } = self;
-        found.samplers = others.iter().map(|(name, run)| (*name, run.tally().total())).collect();
+        let Sweep { pairs, samplers, others, mut found } = self;
+        found.samplers = samplers.iter().map(|(name, run)| (*name, run.tally().total())).collect();
+        found.others = others.map(OtherRuns::compute);
         (found, pairs.notes())
     }
 }
@@ -124,19 +198,73 @@ impl PairSizes {
         sizes
     }
 
-    /// Savings by sampler. `None` if only one was run.
-    pub(super) fn by_sampler(&self) -> Option<Table> {
+    /// Savings by algorithm. `None` if only one was run.
+    pub(super) fn by_algorithm(&self) -> Option<Table> {
         if self.samplers.is_empty() {
             return None;
         }
-        let columns = [("sampler", Unit::Text), ("savings", Unit::Share)];
-        let caption = "Savings by sampler, with 10 MB for each pair of hosts (Table 4)";
-        let mut samplers = table("pair-samplers", caption, columns);
+        let columns = [("algorithm", Unit::Text), ("savings", Unit::Share)];
+        let caption = "Savings by algorithm, with 10 MB for each pair of hosts (Table 4)";
+        let mut algorithms = table("pair-algorithms", caption, columns);
+        let mut row = |name: String, saved: u64| {
+            let savings = share(saved as f64, self.wire() as f64);
+            algorithms.rows.push(vec![name.into(), savings.into()]);
+        };
+        if let Some(saved) = self.others.as_ref().and_then(|others| others.gzip) {
+            row("gzip over 10 ms of a flow".into(), saved);
+        }
         let ours = ("samplebyte", self.saved()[AT_TABLE]);
-        samplers.rows.extend(self.samplers.iter().chain([&ours]).map(|(name, saved)| {
-            vec![(*name).into(), share(*saved as f64, self.wire() as f64).into()]
-        }));
-        Some(samplers)
+        for (name, saved) in self.samplers.iter().chain([&ours]) {
+            row(format!("max-match, {name}"), *saved);
+        }
+        if let Some(others) = &self.others {
+            row("max-match, samplebyte, then gzip".into(), others.then_gzip);
+            row("chunk-match, samplebyte".into(), others.chunks);
+        }
+        Some(algorithms)
+    }
+
+    /// What ZLIB saves with blocks of a size, and the caches whatever the size, of the payload.
+    fn blocks(&self) -> Vec<(String, Option<f64>)> {
+        let Some(Others { blocks: found, .. }) = &self.others else { return Vec::new() };
+        let name = |size| if size == 0 { "a packet".to_owned() } else { binary(size as u64) };
+        let rows = blocks::SIZES.into_iter().zip(found.saved);
+        rows.map(|(size, saved)| (name(size), share(saved as f64, found.payload as f64))).collect()
+    }
+
+    fn of_payload(&self) -> Option<f64> {
+        share(self.saved()[AT_TABLE] as f64, self.payload as f64)
+    }
+
+    /// ZLIB by size of block.
+    pub(super) fn by_block(&self) -> Option<Table> {
+        let columns = [("block", Unit::Text), ("zlib", Unit::Share), ("max-match", Unit::Share)];
+        let caption = "ZLIB by size of block, and max-match with 10 MB for each pair of hosts, of the payload (Fig. 11, Table 6)";
+        let mut blocks = table("blocks", caption, columns);
+        let rows = self.blocks().into_iter();
+        blocks.rows.extend(
+            rows.map(|(name, saved)| vec![name.into(), saved.into(), self.of_payload().into()]),
+        );
+        (!blocks.rows.is_empty()).then_some(blocks)
+    }
+
+    /// The same as a chart.
+    pub(super) fn block_chart(&self) -> Option<Chart> {
+        let (names, saved): (Vec<String>, Vec<Option<f64>>) = self.blocks().into_iter().unzip();
+        let ours = self.of_payload()?;
+        if names.is_empty() {
+            return None;
+        }
+        let caption =
+            "ZLIB by size of block, and max-match with 10 MB for each pair of hosts (Fig. 11)";
+        let axis = Axis::of("block", names);
+        let y = shares("share of the payload that is saved");
+        let mut blocks = chart("blocks", caption, ChartKind::Bars, axis, y);
+        let zlib = saved.iter().enumerate().filter_map(|(x, saved)| Some((x as f64, (*saved)?)));
+        blocks.series.push(Series::new("zlib", zlib.collect()));
+        let ours = (0..saved.len()).map(|x| (x as f64, ours));
+        blocks.series.push(Series::new("max-match", ours.collect()));
+        Some(blocks)
     }
 
     /// The savings by size as a chart.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{PairLimits, PairParams};
+use crate::algorithm::{Coder, Grouping, PairLimits, PairParams, Source, WindowRun};
 use crate::batch::Charge;
 use crate::batch::testing::{Made, noise, observe};
 use crate::results::{Cell, Figure};
@@ -32,11 +32,13 @@ fn hosts() -> Box<Hosts> {
     };
     let largest = PairLimits::Fixed(sweep::LARGEST);
     let fixed = oncewire_family::SamplerKind::Fixed;
+    let gzip = WindowRun::new(Coder::Deflate, Grouping::Flow, Source::Payload, 10_000_000);
     Box::new(Hosts::new(
         pairs(PairLimits::ByService, sampler()),
         shared,
         pairs(largest, sampler()),
         vec![("fixed", pairs(PairLimits::Fixed(sweep::OF_TABLE), fixed))],
+        Some(sweep::OtherRuns::new(gzip, 32, 4, 1 << 20)),
         64 << 20,
     ))
 }
@@ -93,7 +95,8 @@ fn a_pairs_cache_finds_what_is_no_further_back_than_its_size() {
     }
     // Other samplers with 10 MB, and ours.
     let samplers = &figure.tables[3].rows;
-    assert_eq!((&samplers[0][0], &samplers[1][0]), (&"fixed".into(), &"samplebyte".into()));
+    let names = (&samplers[0][0], &samplers[1][0]);
+    assert_eq!(names, (&"max-match, fixed".into(), &"max-match, samplebyte".into()));
     assert_eq!(number(&figure, 3, 1, 1), 2.0 * 996.0 / (105.0 * packet));
     assert!(number(&figure, 3, 0, 1) > 0.9 * number(&figure, 3, 1, 1));
 }
@@ -197,4 +200,46 @@ fn the_limit_is_the_services() {
 fn an_empty_trace_has_no_numbers() {
     let figure = observe(hosts(), &[], 1 << 20, 1);
     assert_eq!(figure.tables[0].rows[0][1], Cell::None);
+}
+
+#[test]
+fn table_4_and_blocks_have_what_the_caches_are_compared_with() {
+    // A text to two clients, then to the first again.
+    let text = b"<tr><td>192.0.2.1</td><td>nothing to see</td></tr>\n".repeat(20);
+    let random = noise(1, 1000);
+    let to = |client: &str, at: f64, payload: &[u8]| {
+        Made::tcp("10.0.0.1:80", client).payload(payload).at(at)
+    };
+    let packets = [
+        to("10.0.1.1:5000", 1.0, &random),
+        to("10.0.1.2:5000", 2.0, &text),
+        to("10.0.1.1:5000", 3.0, &random),
+    ];
+    let figure = observe(hosts(), &packets, 1 << 20, 2);
+    let table = |id: &str| figure.tables.iter().find(|table| table.id == id).unwrap();
+    let of = |name: &str| {
+        let row = table("pair-algorithms").rows.iter().find(|row| row[0] == name.into());
+        let Cell::Number(savings) = row.unwrap()[1] else { panic!("{name}") };
+        savings
+    };
+    let wire: f64 = packets.iter().map(|made| f64::from(made.packet.wire)).sum();
+    let caches = of("max-match, samplebyte");
+    assert_eq!(caches, 996.0 / wire);
+    // The text shrinks, and nothing else.
+    let both = of("max-match, samplebyte, then gzip");
+    assert!(both > caches + 0.8 * text.len() as f64 / wire, "{both}, {caches}");
+    let chunks = of("chunk-match, samplebyte");
+    assert!(chunks > 0.5 * caches && chunks < caches, "{chunks}, {caches}");
+    // By payload: ZLIB sees the text, whatever the block, and no repeat of the random bytes, unless
+    // a block has both.
+    let blocks = &table("blocks").rows;
+    let share = |row: usize, column: usize| match blocks[row][column] {
+        Cell::Number(share) => share,
+        ref other => panic!("{other:?}"),
+    };
+    let payload = 2000.0 + text.len() as f64;
+    assert_eq!((blocks.len(), blocks[0][0].clone()), (6, "a packet".into()));
+    assert!(share(0, 1) < text.len() as f64 / payload && share(5, 1) > share(0, 1) + 0.2);
+    assert_eq!(share(0, 2), 996.0 / payload);
+    assert!(figure.charts.iter().any(|chart| chart.id == "blocks"));
 }

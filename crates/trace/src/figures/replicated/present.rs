@@ -3,9 +3,10 @@
 use super::super::layout::{chart, shares, table};
 use super::super::tally::{TOTAL, thin};
 use super::super::{Figure, FigureId};
+use super::published::{CACHE, NAME, Published, SHORTEST};
 use super::{DirectionReplicated, HTTP, LARGE, MAX_SERVICES, ReplicatedPackets, TOP, WINDOWS};
 use crate::results::{Axis, Cell, Chart, ChartKind, Series, Table, Unit};
-use oncewire_report::format::{bytes, counted, share as percent};
+use oncewire_report::format::{bytes, cache, counted, share as percent};
 
 impl ReplicatedPackets {
     /// Tables, charts and text.
@@ -14,18 +15,26 @@ impl ReplicatedPackets {
             number: FigureId::Replicated.number(),
             id: FigureId::Replicated.name(),
             title: "Replicated packets",
-            source: "Santos and Wetherall (USENIX ATC 1998), section 2, Table 1, Figs. 1 and 2",
+            source: "Santos and Wetherall (USENIX ATC 1998), sections 2 and 4, Tables 1 and 2, Figs. 1, 2 and 6",
             definition: format!(
                 "A packet is replicated if its payload (all bytes above TCP or UDP) equals that of an earlier packet in its direction, however \
                  long ago. Volumes are payload bytes; packets without payload do not count. HTTP is TCP with the service port {}; the other \
                  services are the {TOP} with the most volume. The interval of a replicated packet is the payload volume of its direction from the \
-                 beginning of the previous copy to its own beginning: a window of that many bytes finds it.",
-                HTTP.map(|port| port.to_string()).join(", ")
+                 beginning of the previous copy to its own beginning: a window of that many bytes finds it.{}",
+                HTTP.map(|port| port.to_string()).join(", "),
+                self.published.as_ref().map(|_| system()).unwrap_or_default()
             ),
             finding: self.finding(),
             brief: self.brief().unwrap_or_default(),
-            tables: vec![self.volumes(), self.windows()],
-            charts: self.charts().into(),
+            tables: [self.volumes(), self.windows()]
+                .into_iter()
+                .chain(self.published.as_ref().map(Published::table))
+                .collect(),
+            charts: self
+                .charts()
+                .into_iter()
+                .chain(self.published.as_ref().and_then(Published::chart))
+                .collect(),
             notes: self.notes(),
             memory: self.memory,
         }
@@ -211,6 +220,17 @@ impl DirectionReplicated {
         }
         text + "."
     }
+}
+
+/// The definition of what the paper's system saves.
+fn system() -> String {
+    format!(
+        " Reduction: payloads of {SHORTEST} bytes and more that are in a cache of {}, least recently used first out, become a name of {NAME} \
+         bytes, as in the paper's system (section 3.4). Compression: DEFLATE of each payload at its fastest level. Both: names, and compression \
+         of the other payloads. They are shares of all bytes on the wire, headers included, of what goes out, or of all packets if no network is \
+         inside.",
+        cache(CACHE)
+    )
 }
 
 /// The points of a distribution as shares of `total`.
