@@ -9,7 +9,7 @@
 //! half of that goes to another egress.
 
 use oncewire_plan::{
-    BitRate, NodeId, Scenario, Text, Unwatched,
+    BitRate, NodeId, Scenario, Seconds, Text, Unwatched,
     ra::{self, Classes, Cost, Objective, Outcome, Request, Routes, judge::judge},
 };
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cost: Cost::Latency,
             objective: Objective::Load,
             capacity: None,
-            interval: 60.0,
+            interval: Seconds(60.0),
             eliminates: Vec::new(),
             plain_load: None,
             safety_net: false,

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use oncewire_plan::{
-    BitRate, Scenario, Text, Watch,
+    BitRate, Scenario, Seconds, Text, Watch,
     ra::{self, Cost, LoadLimit, Objective, Request},
 };
 
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cost: Cost::Latency,
         objective,
         capacity: None,
-        interval: 60.0,
+        interval: Seconds(60.0),
         eliminates: Vec::new(),
         plain_load: together.then_some(0.8),
         safety_net: false,

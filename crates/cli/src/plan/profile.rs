@@ -15,7 +15,7 @@ use oncewire_plan::ra::file::{Goal, RouteFile};
 use oncewire_plan::ra::profile::{self, Counted, Counter, Counting, Fold, Striping};
 use oncewire_plan::ra::{Objective, Request};
 use oncewire_plan::scenario::{find_ingress, largest_ingress};
-use oncewire_plan::{BitRate, Instance, Network, NodeId, Stage, Unwatched, Watch};
+use oncewire_plan::{BitRate, Instance, Network, NodeId, Seconds, Stage, Unwatched, Watch};
 use oncewire_report::{Block, Cell, Fact, Section, Summary, Table, TableView, Unit, format};
 use serde::Serialize;
 
@@ -234,7 +234,7 @@ impl Judge {
             cost: self.file.cost,
             objective: Objective::Footprint,
             capacity: self.capacity.map(BitRate),
-            interval: counted.interval,
+            interval: Seconds(counted.interval),
             eliminates: Vec::new(),
             plain_load: None,
             compare: false,

@@ -127,7 +127,7 @@ fn links(request: &Request<'_>, outcome: &Outcome) -> Vec<LinkRow> {
                 plain_bytes: outcome.shortest.copies[number],
                 shortest_bytes: outcome.shortest.loads[number],
                 bytes: outcome.judged.loads[number],
-                capacity: capacity.map(|bytes| bytes * 8.0 / request.interval),
+                capacity: capacity.map(|bytes| bytes * 8.0 / request.interval.0),
                 shortest_utilization: capacity.map(|bytes| outcome.shortest.loads[number] / bytes),
                 utilization: capacity.map(|bytes| outcome.judged.loads[number] / bytes),
                 price: outcome.link_prices[number],
@@ -243,10 +243,10 @@ fn settings(args: &RouteArgs, request: &Request<'_>, bytes: f64) -> Vec<(String,
             ("inter", format!("{} of the duplicates go to another egress", percent(args.inter))),
         ],
     };
-    let rate = format::number(bytes * 8.0 / request.interval, Unit::BitsPerSecond);
+    let rate = format::number(bytes * 8.0 / request.interval.0, Unit::BitsPerSecond);
     settings.extend([
         ("volume", format!("{rate} enter")),
-        ("interval", format::number(request.interval, Unit::Seconds)),
+        ("interval", format::number(request.interval.0, Unit::Seconds)),
         ("cost", if request.cost == Cost::Latency { "latency" } else { "hops" }.into()),
     ]);
     if let Some(load) = request.plain_load {

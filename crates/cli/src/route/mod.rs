@@ -15,7 +15,9 @@ use oncewire_plan::error::RouteFileError;
 use oncewire_plan::ra::file::RouteFile;
 use oncewire_plan::ra::profile::{Counted, Fold};
 use oncewire_plan::ra::{self, Cost, LoadLimit, Objective, Request, Routes};
-use oncewire_plan::{BitRate, Error, Network, NodeId, Scenario, Stage, Text, Watch, routing};
+use oncewire_plan::{
+    BitRate, Error, Network, NodeId, Scenario, Seconds, Stage, Text, Watch, routing,
+};
 use std::path::Path;
 
 /// Seconds in which content counts as equal (the thesis's T).
@@ -170,7 +172,7 @@ fn request<'a>(
             (ObjectiveName::Load, None) => Objective::Load,
         },
         capacity: args.capacity.first().copied().map(BitRate),
-        interval: counted.map_or(INTERVAL, |counted| counted.interval),
+        interval: Seconds(counted.map_or(INTERVAL, |counted| counted.interval)),
         eliminates: match &args.eliminate {
             None => Vec::new(),
             Some(path) => {

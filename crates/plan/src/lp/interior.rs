@@ -9,6 +9,8 @@
 //!
 //! S dy = r,  S = diag(s/y) + sum over groups (sum of d a a' - h h'/g),  d = x/sigma, h = sum of d
 //! a, g = t/z + sum of d.
+//!
+//! Longer than 600 lines: one iteration, whose steps share the vectors of a point and their meaning.
 
 use ndarray::Array2;
 use rayon::prelude::*;

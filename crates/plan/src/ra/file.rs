@@ -137,7 +137,7 @@ impl RouteFile {
                 Objective::Load => Goal::Load,
             },
             cost: request.cost,
-            interval: request.interval,
+            interval: request.interval.0,
             value: outcome.value,
             bound: outcome.bound,
             routes: outcome.routes.clone(),

@@ -192,15 +192,7 @@ fn least_load(
         let flows: Vec<Col> =
             network.links.iter().map(|_| problem.add_column(0.0, 0.0..)).collect();
         for node in NodeId::first(network.nodes.len()).filter(|node| node != ingress) {
-            let mut row = Vec::new();
-            for (link, &flow) in network.links.iter().zip(&flows) {
-                if link.to == node {
-                    row.push((flow, 1.0));
-                }
-                if link.from == node {
-                    row.push((flow, -1.0));
-                }
-            }
+            let row = oracle::leaving(network, &flows, node);
             problem.add_row(leaves[node]..=leaves[node], row);
         }
         on.iter_mut().zip(flows).for_each(|(on, flow)| on.push(flow));

@@ -6,6 +6,9 @@
 //! in Wentges, *Weighted Dantzig-Wolfe decomposition*, ITOR 4(2), 1997). The master is solved
 //! loosely while the gap is large: central prices need fewer rounds (Gondzio, González-Brevis and
 //! Munari, *New developments in the primal-dual column generation technique*, EJOR 224(1), 2013).
+//!
+//! Longer than 600 lines: its rounds, their prices and what bounds them share one state, which
+//! would be handed to and fro.
 
 use std::sync::Arc;
 

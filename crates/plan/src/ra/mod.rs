@@ -31,7 +31,7 @@ mod weights;
 
 use std::net::IpAddr;
 
-use crate::{BitRate, LinkId, Network, NodeId};
+use crate::{BitRate, LinkId, Network, NodeId, Seconds};
 pub use class::{Class, Classes, gravity};
 use judge::Judged;
 pub use steps::{run, run_warm};
@@ -84,9 +84,9 @@ pub struct Request<'a> {
     pub objective: Objective,
     /// Capacity of links whose own is not known.
     pub capacity: Option<BitRate>,
-    /// Seconds of an interval, in which content counts as equal (T, 60 in the thesis). Relates the
-    /// bytes of classes to capacities.
-    pub interval: f64,
+    /// An interval, in which content counts as equal (T, 60 s in the thesis). Relates the bytes of
+    /// classes to capacities.
+    pub interval: Seconds,
     /// Whether the ends of each link eliminate redundancy; empty if all do.
     pub eliminates: Vec<bool>,
     /// Multiply all traffic, so that the busiest link has this utilization on routes that minimize it

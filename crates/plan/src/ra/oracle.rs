@@ -5,6 +5,20 @@ use proptest::{prelude::*, strategy::ValueTree};
 use super::*;
 use crate::{BitRate, testing::networks};
 
+/// What stays at a node of flows on links: the variable of each, with its factor.
+pub(super) fn leaving<V: Copy>(network: &Network, flows: &[V], node: NodeId) -> Vec<(V, f64)> {
+    let mut row = Vec::new();
+    for (link, &flow) in network.links.iter().zip(flows) {
+        if link.to == node {
+            row.push((flow, 1.0));
+        }
+        if link.from == node {
+            row.push((flow, -1.0));
+        }
+    }
+    row
+}
+
 /// All simple paths from a node to another.
 fn simple_paths(network: &Network, from: NodeId, to: NodeId) -> Vec<Vec<LinkId>> {
     fn extend(
@@ -141,7 +155,7 @@ fn exhaustive_search_agrees() {
             cost: Cost::Latency,
             objective: Objective::Footprint,
             capacity: None,
-            interval: 60.0,
+            interval: Seconds(60.0),
             eliminates,
             plain_load: None,
             safety_net: false,
@@ -185,15 +199,7 @@ fn least_load(network: &Network, ingresses: &[(NodeId, Classes)], capacities: &[
         let flows: Vec<_> =
             network.links.iter().map(|_| program.add_var(0.0, (0.0, f64::INFINITY))).collect();
         for node in NodeId::first(network.nodes.len()).filter(|node| node != ingress) {
-            let mut row = Vec::new();
-            for (link, &flow) in network.links.iter().zip(&flows) {
-                if link.to == node {
-                    row.push((flow, 1.0));
-                }
-                if link.from == node {
-                    row.push((flow, -1.0));
-                }
-            }
+            let row = leaving(network, &flows, node);
             program.add_constraint(row, ComparisonOp::Eq, leaves[node]);
         }
         on.iter_mut().zip(flows).for_each(|(on, flow)| on.push(flow));
@@ -219,7 +225,7 @@ fn without_redundancy_the_load_is_that_of_a_flow() {
             cost: Cost::Hops,
             objective: Objective::Load,
             capacity: None,
-            interval: 8.0,
+            interval: Seconds(8.0),
             eliminates: Vec::new(),
             plain_load: None,
             safety_net: false,

@@ -52,7 +52,7 @@ pub fn run_warm(
         .network
         .links
         .iter()
-        .map(|link| Some(link.capacity.or(request.capacity)?.0 * request.interval / 8.0))
+        .map(|link| Some(link.capacity.or(request.capacity)?.0 * request.interval.0 / 8.0))
         .collect();
     let costs = costs(request, &eliminates);
     let mut steps = Steps {
@@ -554,8 +554,8 @@ fn check(request: &Request<'_>) -> Result<(), Error> {
     if !(request.gap >= 0.0 && request.gap.is_finite()) {
         return range("gap", request.gap, "0 or more");
     }
-    if !(request.interval > 0.0 && request.interval.is_finite()) {
-        return range("interval in seconds", request.interval, "above 0");
+    if !(request.interval.0 > 0.0 && request.interval.0.is_finite()) {
+        return range("interval in seconds", request.interval.0, "above 0");
     }
     if request.slices == 0 {
         return range("number of slices", 0.0, "1 or more");

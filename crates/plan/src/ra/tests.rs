@@ -40,7 +40,7 @@ fn request<'a>(network: &'a Network, ingresses: Vec<(NodeId, Classes)>) -> Reque
         cost: Cost::Latency,
         objective: Objective::Footprint,
         capacity: None,
-        interval: 60.0,
+        interval: Seconds(60.0),
         eliminates: Vec::new(),
         plain_load: None,
         safety_net: false,

@@ -175,21 +175,17 @@ impl Emulation<'_> {
                 self.report.count(&mut self.operations, device, &passed);
             }
             if !flight.shim.is_empty() || passed.damaged {
-                self.excuse(packet, link, "it could not be decoded, though none was lost")?;
+                self.note_undecodable(entering, link, u64::from(!passed.damaged))?;
                 self.report.damaged += u64::from(passed.damaged);
-                self.report.undecodable += u64::from(!passed.damaged);
-                self.current.undecodable += u64::from(!passed.damaged);
-                self.send_again(entering, false);
                 return Ok(());
             }
-            if flight.body.bytes() != &packet.payload[..] {
-                return Err(self.report.fault(
-                    self.instance,
-                    packet,
-                    link,
-                    "it is not what it was",
-                ));
-            }
+            self.report.same(
+                self.instance,
+                packet,
+                link,
+                flight.body.bytes(),
+                "it is not what it was",
+            )?;
             self.report.ingresses[number].matches += u64::from(passed.decoded);
             self.report.ingresses[number].matched_bytes += u64::from(passed.decoded_bytes);
             self.current.matches += u64::from(passed.decoded);
@@ -207,6 +203,20 @@ impl Emulation<'_> {
         }
     }
 
+    /// What could be decoded, had no packet been lost.
+    fn note_undecodable(
+        &mut self,
+        entering: Entering<'_>,
+        link: LinkId,
+        count: u64,
+    ) -> Result<(), Error> {
+        self.excuse(entering.packet, link, "it could not be decoded, though none was lost")?;
+        self.report.undecodable += count;
+        self.current.undecodable += count;
+        self.send_again(entering, false);
+        Ok(())
+    }
+
     /// The packet leaves the network.
     fn arrive(
         &mut self,
@@ -221,21 +231,16 @@ impl Emulation<'_> {
                 self.report.fault(self.instance, packet, link, &error.to_string())
             })?;
             if !shim.matches.is_empty() {
-                self.excuse(packet, link, "it could not be decoded, though none was lost")?;
-                self.report.undecodable += 1;
-                self.current.undecodable += 1;
-                self.send_again(entering, false);
-                return Ok(());
+                return self.note_undecodable(entering, link, 1);
             }
         }
-        if flight.body.bytes() != &packet.payload[..] {
-            return Err(self.report.fault(
-                self.instance,
-                packet,
-                link,
-                "it left other than it entered",
-            ));
-        }
+        self.report.same(
+            self.instance,
+            packet,
+            link,
+            flight.body.bytes(),
+            "it left other than it entered",
+        )?;
         self.report.delivered += 1;
         Ok(())
     }
@@ -268,6 +273,22 @@ impl Report {
         self.ingresses[ingress].footprint.count(before, after);
         self.footprint.count(before, after);
         current.footprint.count(before, after);
+    }
+
+    /// An error unless these bytes are those of the packet's payload.
+    fn same(
+        &self,
+        instance: &Instance,
+        packet: &Packet,
+        link: LinkId,
+        bytes: &[u8],
+        what: &str,
+    ) -> Result<(), Error> {
+        if bytes == &packet.payload[..] {
+            Ok(())
+        } else {
+            Err(self.fault(instance, packet, link, what))
+        }
     }
 
     fn fault(&self, instance: &Instance, packet: &Packet, link: LinkId, what: &str) -> Error {

@@ -1,7 +1,7 @@
 //! Routes in force: whether they still suit the content.
 
 use crate::{
-    Error, Watch,
+    Error, Seconds, Watch,
     error::TopologyError,
     ra::{self, LoadLimit, Objective, Request, Routes, file::Goal, gap, judge},
 };
@@ -36,7 +36,9 @@ pub fn minute(
     planned: f64,
     watch: &dyn Watch,
 ) -> Result<Minute, Error> {
-    let Request { network, cost, ref ingresses, ref eliminates, interval, .. } = *request;
+    let Request {
+        network, cost, ref ingresses, ref eliminates, interval: Seconds(interval), ..
+    } = *request;
     let judged = judge::judge(network, cost, ingresses, in_force, eliminates).ok();
     let capacity =
         |link: &crate::network::Link| Some(link.capacity.or(request.capacity)?.0 * interval / 8.0);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Error, Instance, LinkId, Measured, Network, Placement, Profile, Provision, Unwatched,
+    Error, Instance, LinkId, Measured, Network, Placement, Profile, Provision, Seconds, Unwatched,
     error::TopologyError,
     packet::{Fields, Header, Packet},
     path::Route,
@@ -308,7 +308,7 @@ fn request(network: &Network, bytes: [f64; 2]) -> Request<'_> {
         cost: Cost::Latency,
         objective: Objective::Footprint,
         capacity: None,
-        interval: 60.0,
+        interval: Seconds(60.0),
         eliminates: Vec::new(),
         plain_load: None,
         compare: false,
