@@ -17,6 +17,7 @@ mod man;
 mod node;
 mod pack;
 pub(crate) mod plan;
+pub(crate) mod process;
 pub(crate) mod profile;
 mod report;
 pub(crate) mod route;

@@ -1,7 +1,8 @@
 //! Arguments of `controller`.
 
-use super::tunnel::{FileArgs, LogLevel, RoleName};
-use super::values::{choice, defaults, duration, parsed, text};
+use super::process::LogArgs;
+use super::tunnel::{FileArgs, RoleName};
+use super::values::{defaults, duration, parsed, text};
 use crate::quantity::{parse_size, parse_time};
 use clap::{Args, Subcommand};
 use oncewire_net::listener::Bind;
@@ -75,19 +76,9 @@ pub(crate) struct ControllerRunArgs {
     /// Unix socket for the commands [default: oncewire-controller.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) socket: Option<PathBuf>,
-    /// Least severe messages to log, on standard error
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        ignore_case = true,
-        help_heading = "Process"
-    )]
-    #[serde(deserialize_with = "choice")]
-    pub(crate) log: LogLevel,
-    /// Log one JSON object per line
-    #[arg(long, help_heading = "Process")]
-    pub(crate) log_json: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) logging: LogArgs,
 }
 
 impl Default for ControllerRunArgs {
@@ -100,7 +91,7 @@ impl FileArgs for ControllerRunArgs {
     const ROLE: RoleName = RoleName::Controller;
 
     fn from_toml(text: &str) -> Result<ControllerRunArgs, toml::de::Error> {
-        toml::from_str(text)
+        Ok(ControllerRunArgs { logging: toml::from_str(text)?, ..toml::from_str(text)? })
     }
 }
 

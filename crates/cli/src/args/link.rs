@@ -1,10 +1,9 @@
 //! Arguments of `link`.
 
 use super::Switch;
-use super::admin::AdminAddress;
-use super::tunnel::{FileArgs, LogLevel, RoleName};
-use super::values::{choice, defaults, duration, parsed, some_text};
-use crate::price::Price;
+use super::process::{LogArgs, WatchArgs};
+use super::tunnel::{FileArgs, RoleName};
+use super::values::{choice, defaults, duration, parsed};
 use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
@@ -161,36 +160,12 @@ pub(crate) struct LinkArgs {
     /// is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
-    /// Answer over HTTP on [address:]port: a page for browsers at /, /metrics for Prometheus, /status
-    /// as JSON. A port alone is on loopback
-    #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
-    #[serde(deserialize_with = "some_text")]
-    pub(crate) admin: Option<AdminAddress>,
-    /// File with the token that requests to --admin must show, as a bearer token or a password.
-    /// Required if the address is not on loopback
-    #[arg(long, value_name = "FILE", help_heading = "Process")]
-    pub(crate) admin_token: Option<PathBuf>,
-    /// Price of traffic that the page of --admin shows savings in, such as 0.09/GB
-    #[arg(long, value_name = "PRICE", help_heading = "Process")]
-    #[serde(deserialize_with = "some_text")]
-    pub(crate) admin_price: Option<Price>,
-    /// File to record what is carried in, for `oncewire report`: an hour by seconds and a month by
-    /// minutes
-    #[arg(long, value_name = "FILE", help_heading = "Process")]
-    pub(crate) history: Option<PathBuf>,
-    /// Least severe messages to log, on standard error
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        ignore_case = true,
-        help_heading = "Process"
-    )]
-    #[serde(deserialize_with = "choice")]
-    pub(crate) log: LogLevel,
-    /// Log one JSON object per line
-    #[arg(long, help_heading = "Process")]
-    pub(crate) log_json: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) watched: WatchArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) logging: LogArgs,
 }
 
 impl Default for LinkArgs {
@@ -203,7 +178,8 @@ impl FileArgs for LinkArgs {
     const ROLE: RoleName = RoleName::Link;
 
     fn from_toml(text: &str) -> Result<LinkArgs, toml::de::Error> {
-        toml::from_str(text)
+        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
+        Ok(LinkArgs { watched, logging, ..toml::from_str(text)? })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arguments of `node`.
 
 use super::link::{parse_device, parse_listen, parse_network};
-use super::tunnel::LogLevel;
+use super::process::LogArgs;
 use crate::quantity::{parse_size, parse_time, time};
 use clap::Args;
 use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU, Timing};
@@ -85,16 +85,6 @@ pub(crate) struct NodeArgs {
     /// Unix socket for `oncewire status --socket`, which also has --json
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
-    /// Least severe messages to log, on standard error
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        ignore_case = true,
-        help_heading = "Process"
-    )]
-    pub(crate) log: LogLevel,
-    /// Log one JSON object per line
-    #[arg(long, help_heading = "Process")]
-    pub(crate) log_json: bool,
+    #[command(flatten)]
+    pub(crate) logging: LogArgs,
 }

@@ -6,11 +6,10 @@
 //! underscores. `docs/examples` has a file with every key; a test compares it with these
 //! structures.
 
-use super::admin::AdminAddress;
+use super::process::{LogArgs, WatchArgs};
 use super::store::StoreArgs;
 use super::values::{choice, defaults, duration, parsed, some_text, texts};
 use super::{CodecArgs, OriginArgs, TerminateArgs};
-use crate::price::Price;
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::Sharing;
@@ -24,7 +23,6 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
 
 /// Most memory that an end can be given, in bytes.
 const LARGEST_MEMORY: u64 = 4 << 40;
@@ -148,36 +146,12 @@ pub(crate) struct EndpointArgs {
     /// $XDG_RUNTIME_DIR, if that is set]
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
-    /// Answer over HTTP on [address:]port: a page for browsers at /, /metrics for Prometheus, /status
-    /// as JSON. A port alone is on loopback
-    #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
-    #[serde(deserialize_with = "some_text")]
-    pub(crate) admin: Option<AdminAddress>,
-    /// File with the token that requests to --admin must show, as a bearer token or a password.
-    /// Required if the address is not on loopback
-    #[arg(long, value_name = "FILE", help_heading = "Process")]
-    pub(crate) admin_token: Option<PathBuf>,
-    /// Price of traffic that the page of --admin shows savings in, such as 0.09/GB
-    #[arg(long, value_name = "PRICE", help_heading = "Process")]
-    #[serde(deserialize_with = "some_text")]
-    pub(crate) admin_price: Option<Price>,
-    /// File to record what is carried in, for `oncewire report`: an hour by seconds and a month by
-    /// minutes
-    #[arg(long, value_name = "FILE", help_heading = "Process")]
-    pub(crate) history: Option<PathBuf>,
-    /// Least severe messages to log, on standard error
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        ignore_case = true,
-        help_heading = "Process"
-    )]
-    #[serde(deserialize_with = "choice")]
-    pub(crate) log: LogLevel,
-    /// Log one JSON object per line
-    #[arg(long, help_heading = "Process")]
-    pub(crate) log_json: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) watched: WatchArgs,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) logging: LogArgs,
     /// Log one line for each connection that ends or is denied: whose, where to, bytes, seconds
     #[arg(long, help_heading = "Process")]
     pub(crate) log_flows: bool,
@@ -321,6 +295,8 @@ impl EndpointArgs {
         Ok(EndpointArgs {
             codec: toml::from_str(text)?,
             store: toml::from_str(text)?,
+            watched: toml::from_str(text)?,
+            logging: toml::from_str(text)?,
             ..toml::from_str(text)?
         })
     }
@@ -423,36 +399,6 @@ impl From<TransportName> for TransportKind {
             TransportName::Tcp => TransportKind::Tcp,
             TransportName::Quic => TransportKind::Quic,
             TransportName::Auto => TransportKind::Auto,
-        }
-    }
-}
-
-/// The names and numbers of [`LevelFilter`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
-    #[value(hide = true, alias = "0")]
-    Off,
-    #[value(alias = "1")]
-    Error,
-    #[value(alias = "2")]
-    Warn,
-    #[value(alias = "3")]
-    Info,
-    #[value(alias = "4")]
-    Debug,
-    #[value(alias = "5")]
-    Trace,
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> LevelFilter {
-        match level {
-            LogLevel::Off => LevelFilter::OFF,
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-            LogLevel::Trace => LevelFilter::TRACE,
         }
     }
 }

@@ -47,7 +47,7 @@ fn socket() -> Option<PathBuf> {
 fn serve(options: &Options<ControllerRunArgs>) -> Outcome {
     let (config, args) = (config(options)?, &options.args);
     let socket = args.socket.clone().or_else(socket);
-    let log = tunnel::start_log(args.log.into(), args.log_json, false);
+    let log = tunnel::start_log(&args.logging, false);
     if socket.is_none() {
         tracing::warn!("no socket for operators: pass --socket PATH, or set $XDG_RUNTIME_DIR");
     }

@@ -26,21 +26,16 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
         .status
         .clone()
         .or_else(|| status::runtime_dir().map(|dir| dir.join("oncewire-link.sock")));
-    let admin = tunnel::admin(
-        &options,
-        args.admin,
-        args.admin_token.as_deref(),
-        args.admin_price.as_ref(),
-    )?;
-    let log = tunnel::start_log(args.log.into(), args.log_json, false);
+    let admin = tunnel::admin(&options, &args.watched)?;
+    let log = tunnel::start_log(&args.logging, false);
     let ready = |status: &LinkStatus| {
         tracing::info!(address = %status.address, device = status.device, mtu = status.mtu, key = %status.key, "started");
     };
     let ended = daemon::run_link(
         config,
         status.as_deref(),
-        (admin, crate::report::pages(args.admin_price.clone())),
-        args.history.clone(),
+        (admin, crate::report::pages(args.watched.admin_price.clone())),
+        args.watched.history.clone(),
         |document| crate::status::text::render(document),
         ready,
     );

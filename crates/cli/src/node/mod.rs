@@ -20,7 +20,7 @@ const MOST_SECRET: u64 = 1 << 20;
 
 pub(crate) fn run(args: &NodeArgs) -> Outcome {
     let config = config(args)?;
-    let log = tunnel::start_log(args.log.into(), args.log_json, false);
+    let log = tunnel::start_log(&args.logging, false);
     let ready = |status: &NodeStatus| {
         let NodeStatus { name, plan_version, hops, .. } = status;
         tracing::info!(name, address = %hops.address, plan = plan_version, neighbors = hops.peers.len(), "started");

@@ -2,20 +2,16 @@
 
 use super::Options;
 use crate::args::admin::AdminAddress;
+use crate::args::process::WatchArgs;
 use crate::args::tunnel::FileArgs;
 use crate::failure::{Failure, Outcome};
-use crate::price::Price;
 use oncewire_net::admin::{Admin, Token, TokenError};
 use std::path::Path;
 
 /// Where a process answers over HTTP, if it does.
-pub(crate) fn admin<A: FileArgs>(
-    options: &Options<A>,
-    address: Option<AdminAddress>,
-    token: Option<&Path>,
-    price: Option<&Price>,
-) -> Outcome<Option<Admin>> {
-    let Some(AdminAddress(address)) = address else {
+pub(crate) fn admin<A: FileArgs>(options: &Options<A>, args: &WatchArgs) -> Outcome<Option<Admin>> {
+    let (token, price) = (args.admin_token.as_deref(), args.admin_price.as_ref());
+    let Some(AdminAddress(address)) = args.admin else {
         let without = |key: &str, what: &str| {
             let why = format!("a {what} without an admin address: pass --admin ADDRESS, too");
             Err(options.wrong(key, why))

@@ -3,6 +3,7 @@
 
 use super::file::Options;
 use super::https;
+use crate::args::process::LogArgs;
 use crate::args::tunnel::{EndpointArgs, FLOW_MEMORY, InsideName};
 use crate::args::{ConnectArgs, RoleName, ServeArgs, TunnelArgs};
 use crate::failure::{Failure, Outcome, without_number};
@@ -20,7 +21,6 @@ use oncewire_net::{ConnectConfig, Egress, Endpoint, ServeConfig, TransportKind};
 use oncewire_session::{MAX_FLOWS, MAX_LANES, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
 
 /// Least time between probes of a silent peer.
 const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(100);
@@ -34,8 +34,7 @@ pub(super) struct Process {
     pub(super) admin: Option<Admin>,
     pub(super) price: Option<Price>,
     pub(super) history: Option<PathBuf>,
-    pub(super) log: LevelFilter,
-    pub(super) log_json: bool,
+    pub(super) logging: LogArgs,
     pub(super) log_flows: bool,
 }
 
@@ -79,16 +78,10 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
             .status
             .clone()
             .or_else(|| crate::status::runtime_dir().map(|dir| dir.join(name))),
-        admin: super::admin(
-            options,
-            args.admin,
-            args.admin_token.as_deref(),
-            args.admin_price.as_ref(),
-        )?,
-        price: args.admin_price.clone(),
-        history: args.history.clone(),
-        log: args.log.into(),
-        log_json: args.log_json,
+        admin: super::admin(options, &args.watched)?,
+        price: args.watched.admin_price.clone(),
+        history: args.watched.history.clone(),
+        logging: args.logging.clone(),
         log_flows: args.log_flows,
     };
     Ok((endpoint, process))

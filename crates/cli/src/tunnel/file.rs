@@ -295,7 +295,7 @@ mod tests {
             (args.endpoint.memory, args.endpoint.grace),
             (1 << 30, Duration::from_secs(120))
         );
-        assert!(args.endpoint.log_json && args.endpoint.codec.entropy == EntropyName::Lz4);
+        assert!(args.endpoint.logging.log_json && args.endpoint.codec.entropy == EntropyName::Lz4);
         assert_eq!((args.allow.len(), args.max_sessions, args.listen.len()), (2, 1024, 1));
         let options = read(file, &["--memory", "2G", "--allow", "c:3", "--drain", "1s"]).unwrap();
         let args = &options.args;
@@ -304,7 +304,7 @@ mod tests {
             (args.endpoint.grace, args.endpoint.drain),
             (Duration::from_secs(120), Duration::from_secs(1))
         );
-        assert!(args.endpoint.log_json && args.endpoint.codec.entropy == EntropyName::Lz4);
+        assert!(args.endpoint.logging.log_json && args.endpoint.codec.entropy == EntropyName::Lz4);
         assert!(
             options.is_flag("memory") && !options.is_flag("grace") && options.is_of_file("grace")
         );
@@ -340,6 +340,7 @@ mod tests {
                 .unwrap()
                 .args
                 .endpoint
+                .logging
                 .log as u8,
             5
         );

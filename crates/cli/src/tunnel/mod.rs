@@ -7,6 +7,7 @@ mod https;
 mod log;
 
 use crate::args::KeygenArgs;
+use crate::args::process::LogArgs;
 use crate::failure::{Failure, Outcome, without_number};
 use crate::quantity::{binary, size};
 use crate::status::text as status_text;
@@ -151,15 +152,16 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
 }
 
 /// Starts to log on standard error; with `of_flows`, whatever the level, one line for each flow.
-pub(crate) fn start_log(level: LevelFilter, json: bool, of_flows: bool) -> Log {
+pub(crate) fn start_log(args: &LogArgs, of_flows: bool) -> Log {
     let log = Log::start();
     let lines = tracing_subscriber::fmt::layer().with_writer(log.clone()).with_ansi(false);
-    let lines = if json {
+    let lines = if args.log_json {
         lines.json().boxed()
     } else {
         lines.fmt_fields(Fields).with_target(false).boxed()
     };
     let of_flows = if of_flows { LevelFilter::INFO } else { LevelFilter::OFF };
+    let level = LevelFilter::from(args.log);
     let wanted = Targets::new().with_default(level).with_target(flows::TARGET, of_flows);
     // Cannot fail: the process has no other subscriber.
     let _ = tracing_subscriber::registry().with(lines.with_filter(wanted)).try_init();
@@ -169,7 +171,7 @@ pub(crate) fn start_log(level: LevelFilter, json: bool, of_flows: bool) -> Log {
 type Reload = Box<dyn Fn() -> Result<Option<oncewire_net::Egress>, String> + Send + Sync>;
 
 fn run(role: Role, process: Process, reload: Reload) -> Outcome {
-    let log = start_log(process.log, process.log_json, process.log_flows);
+    let log = start_log(&process.logging, process.log_flows);
     let ready = |status: &Status| {
         for address in &status.listening {
             tracing::info!(role = status.role.name(), %address, key = %status.key, "listening");

@@ -1,23 +1,9 @@
 //! `oncewire plan`: what it recommends, what it buys, and what failures leave of a plan.
 
-use crate::plan::MAP;
+use crate::plan::{MAP, document, plan};
 use crate::support::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
-
-fn plan(map: &Path, rest: &[&str]) -> Ran {
-    let mut all = args!["plan", map];
-    all.extend(rest.iter().map(Into::into));
-    run(all, b"")
-}
-
-#[track_caller]
-fn document(map: &Path, rest: &[&str]) -> Value {
-    let ran = plan(map, &[rest, &["--json"]].concat());
-    assert_eq!(ran.code, Some(0), "{rest:?}: {}", ran.err);
-    serde_json::from_slice(&ran.out).expect("JSON")
-}
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))

@@ -16,7 +16,7 @@ pub(crate) const MAP: &str = r#"{"name":"ring","nodes":[
   {"a":"e","b":"a","weight":3,"capacity_bps":1e9},{"a":"d","b":"f","weight":1,"capacity_bps":1e9}],
  "demands":[["a","c",7],["c","a",3],["f","a",2]]}"#;
 
-fn plan(map: &Path, rest: &[&str]) -> Ran {
+pub(crate) fn plan(map: &Path, rest: &[&str]) -> Ran {
     let mut all = args!["plan", map];
     all.extend(rest.iter().map(Into::into));
     run(all, b"")
@@ -24,7 +24,7 @@ fn plan(map: &Path, rest: &[&str]) -> Ran {
 
 /// The JSON document of a successful run.
 #[track_caller]
-fn document(map: &Path, rest: &[&str]) -> Value {
+pub(crate) fn document(map: &Path, rest: &[&str]) -> Value {
     let ran = plan(map, &[rest, &["--json"]].concat());
     assert_eq!(ran.code, Some(0), "{rest:?}: {}", ran.err);
     serde_json::from_slice(&ran.out).expect("JSON")

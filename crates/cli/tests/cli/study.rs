@@ -1,4 +1,6 @@
 //! `oncewire study`: sources of captures, errors, and outputs.
+//!
+//! Longer than 600 lines: all tests study captures that the helpers here write.
 
 use crate::support::*;
 use serde_json::Value;

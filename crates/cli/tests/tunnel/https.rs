@@ -1,7 +1,7 @@
 //! HTTPS of named services, between real programs.
 
 use crate::https_support::{
-    Certificates, Nginx, curl, fetched, python_server, s_server, service, tunnel,
+    Certificates, Nginx, curl, fetched, opening, python_server, s_server, service, tunnel,
 };
 use crate::support::{
     ONCEWIRE, Plan, application, assert_same, finish, oncewire, origin, succeed, text, wait_until,
@@ -196,13 +196,7 @@ fn a_client_that_closes_after_the_handshake_passes_at_last() {
     let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
     let certificates = Certificates::new();
     let (port, _running) = python_server(&python, &certificates);
-    let site = certificates.path("site.key");
-    let tunnel = Plan::new()
-        .only("localhost:*".into())
-        .forward_to(&format!("localhost:{port}"))
-        .serve(&["--origin-ca", &certificates.path("origins.crt")])
-        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
-        .start();
+    let tunnel = opening(&certificates, port).start();
     // Trusts everyone, and then compares the certificate as apps that pin do.
     let script = "
 import socket, ssl, sys
@@ -313,13 +307,7 @@ fn a_closed_connection_is_closed_and_a_truncated_one_truncated() {
     let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
     let certificates = Certificates::new();
     let (port, _running) = python_server(&python, &certificates);
-    let site = certificates.path("site.key");
-    let tunnel = Plan::new()
-        .only("localhost:*".into())
-        .forward_to(&format!("localhost:{port}"))
-        .serve(&["--origin-ca", &certificates.path("origins.crt")])
-        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
-        .start();
+    let tunnel = opening(&certificates, port).start();
     // curl takes a truncated response for a whole one.
     let script = "
 import socket, ssl, sys
@@ -351,13 +339,7 @@ fn other_protocols_pass_both_ways_and_clients_resume() {
     let (_, python) = (need_tool!("openssl"), need_tool!("python3"));
     let certificates = Certificates::new();
     let (port, _running) = python_server(&python, &certificates);
-    let site = certificates.path("site.key");
-    let tunnel = Plan::new()
-        .only("localhost:*".into())
-        .forward_to(&format!("localhost:{port}"))
-        .serve(&["--origin-ca", &certificates.path("origins.crt")])
-        .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
-        .start();
+    let tunnel = opening(&certificates, port).start();
     let script = "
 import socket, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[2])

@@ -1,7 +1,7 @@
 //! HTTPS of named services when an end is killed, and with many connections at once.
 
-use crate::https_support::{Certificates, python_server, service};
-use crate::support::{Plan, Tunnel, wait_until};
+use crate::https_support::{Certificates, opening, python_server, service};
+use crate::support::{Tunnel, wait_until};
 use oncewire_testkit::need_tool;
 use oncewire_testkit::servers::Running;
 use std::io::{BufRead, BufReader, Read};
@@ -19,12 +19,7 @@ impl Site {
     fn start(python: &Path, memory: &'static str, descriptors: Option<u32>) -> Site {
         let certificates = Certificates::new();
         let (port, origin) = python_server(python, &certificates);
-        let site = certificates.path("site.key");
-        let tunnel = Plan::new()
-            .only("localhost:*".into())
-            .forward_to(&format!("localhost:{port}"))
-            .serve(&["--origin-ca", &certificates.path("origins.crt")])
-            .connect(&["--terminate", &format!("localhost:{port}"), "--ca", &site])
+        let tunnel = opening(&certificates, port)
             .descriptors(descriptors, descriptors)
             .memory(memory)
             .start();

@@ -8,6 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// A tunnel with a forward to a port of this machine, which it opens.
+pub(crate) fn opening(certificates: &Certificates, port: u16) -> Plan {
+    let (site, service) = (certificates.path("site.key"), format!("localhost:{port}"));
+    Plan::new()
+        .only("localhost:*".into())
+        .forward_to(&service)
+        .serve(&["--origin-ca", &certificates.path("origins.crt")])
+        .connect(&["--terminate", &service, "--ca", &site])
+}
+
 /// Certificates in a directory: a CA of the site for `connect`, and one that signs origins.
 pub(crate) struct Certificates {
     dir: TempDir,
