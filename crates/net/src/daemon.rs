@@ -25,6 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
+#[cfg(target_os = "linux")]
+use tokio::runtime::Runtime;
+#[cfg(target_os = "linux")]
+use tokio::signal::unix::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
@@ -300,16 +304,9 @@ pub fn run_link(
     render: fn(&Document) -> String,
     ready: impl FnOnce(&LinkStatus),
 ) -> Result<(), LinkError> {
-    // One thread for each direction; control takes little.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(NetError::Runtime)?;
+    let runtime = two_threads()?;
     let result = runtime.block_on(async {
-        let signals = |kind| signal(kind).map_err(NetError::Runtime);
-        let (mut term, mut int) =
-            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let mut stop = Stop::listen()?;
         let socket = status.map(bind_status).transpose()?;
         let admin = bind_admin(admin.as_ref()).await?;
         let link = Arc::new(crate::link::start(config).await?);
@@ -333,10 +330,7 @@ pub fn run_link(
         }
         ready(&link.status());
         let watchdog = service::ready("carries packets", Vec::new());
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
+        stop.wait().await;
         service::stopping();
         drop(watchdog);
         info!("stopping");
@@ -353,6 +347,36 @@ pub fn run_link(
     });
     runtime.shutdown_background();
     result
+}
+
+/// The runtime of a process that carries packets, or that plans: a thread for each direction, and
+/// control takes little.
+#[cfg(target_os = "linux")]
+pub(crate) fn two_threads() -> Result<Runtime, NetError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().map_err(NetError::Runtime)
+}
+
+/// The signals that end a process.
+#[cfg(target_os = "linux")]
+pub(crate) struct Stop([Signal; 2]);
+
+#[cfg(target_os = "linux")]
+impl Stop {
+    /// Takes them from now on, instead of being ended by them.
+    pub(crate) fn listen() -> Result<Stop, NetError> {
+        let listen = |kind| signal(kind).map_err(NetError::Runtime);
+        Ok(Stop([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?]))
+    }
+
+    /// Waits for one of them.
+    pub(crate) async fn wait(&mut self) {
+        let [term, int] = &mut self.0;
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    }
 }
 
 pub(crate) fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
@@ -393,19 +417,11 @@ pub fn run_node(
     ready: impl FnOnce(&NodeStatus),
 ) -> Result<(), NodeError> {
     let failed = |error: NetError| NodeError::Link(error.into());
-    // One thread carries packets; control takes little.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| failed(NetError::Runtime(error)))?;
+    let runtime = two_threads().map_err(failed)?;
     let result = runtime.block_on(async {
-        let signals = |kind| signal(kind).map_err(|error| failed(NetError::Runtime(error)));
-        let (mut term, mut int, mut hup) = (
-            signals(SignalKind::terminate())?,
-            signals(SignalKind::interrupt())?,
-            signals(SignalKind::hangup())?,
-        );
+        let mut stop = Stop::listen().map_err(failed)?;
+        let hup = signal(SignalKind::hangup());
+        let mut hup = hup.map_err(|error| failed(NetError::Runtime(error)))?;
         let socket = status.map(bind_status).transpose().map_err(failed)?;
         let (secret, controller) = (config.secret.clone(), config.controller.clone());
         let node = Arc::new(crate::node::start(config)?);
@@ -419,8 +435,7 @@ pub fn run_node(
         let watchdog = service::ready("carries packets", Vec::new());
         loop {
             tokio::select! {
-                _ = term.recv() => break,
-                _ = int.recv() => break,
+                () = stop.wait() => break,
                 _ = hup.recv() => {
                     service::reloading();
                     take(&node, &reload());

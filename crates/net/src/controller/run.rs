@@ -2,12 +2,10 @@
 
 use super::operator::{self, Answer, Codec, Request};
 use super::{ControllerConfig, ControllerError};
-use crate::daemon::bind_status;
-use crate::endpoint::NetError;
+use crate::daemon::{Stop, bind_status, two_threads};
 use crate::service;
 use std::net::SocketAddr;
 use std::path::Path;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tracing::info;
 
@@ -23,15 +21,9 @@ pub fn run(
     write: fn(&Answer) -> String,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ControllerError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(NetError::Runtime)?;
+    let runtime = two_threads()?;
     let result = runtime.block_on(async {
-        let signals = |kind| signal(kind).map_err(NetError::Runtime);
-        let (mut term, mut int) =
-            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let mut stop = Stop::listen()?;
         let listener = socket.map(bind_status).transpose()?;
         let controller = super::start(config).await?;
         let mut answering = JoinSet::new();
@@ -41,10 +33,7 @@ pub fn run(
         }
         ready(controller.address());
         let watchdog = service::ready("plans", Vec::new());
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
+        stop.wait().await;
         service::stopping();
         drop(watchdog);
         info!("stopping");
