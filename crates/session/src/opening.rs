@@ -470,6 +470,19 @@ mod tests {
     }
 
     #[test]
+    fn a_few_samples_that_are_too_large_do_not_make_a_link_fast() {
+        let link = |rates: &[f64]| {
+            let mut chooser = Chooser::new();
+            chooser.rates.extend(rates);
+            chooser.link()
+        };
+        assert_eq!(link(&[]), None);
+        // TCP starts slowly.
+        assert_eq!(link(&[2e6, 4e6, 8e6]), Some(8e6));
+        assert_eq!(link(&[12e6, 25e6, 12e6, 11e6, 12e6, 30e6, 12e6, 10e6]), Some(12e6));
+    }
+
+    #[test]
     fn a_slow_application_has_its_content_opened_on_a_fast_link() {
         let path = Path { link: 1e9, source: 20e6, ..PATH };
         let sent = chosen(&mut Chooser::new(), path, 64 << 20);
