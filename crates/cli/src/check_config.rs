@@ -11,6 +11,8 @@ pub(crate) fn run(args: &CheckConfigArgs) -> Outcome {
         #[cfg(target_os = "linux")]
         RoleName::Link => crate::link::describe(&args.file)?,
         #[cfg(target_os = "linux")]
+        RoleName::Node => crate::node::describe(&args.file)?,
+        #[cfg(target_os = "linux")]
         RoleName::Controller => crate::controller::describe(&args.file)?,
     };
     if args.json {

@@ -96,7 +96,7 @@ pub fn run() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Link(_) => link::run(given),
         #[cfg(target_os = "linux")]
-        Command::Node(args) => node::run(args),
+        Command::Node(_) => node::run(given),
         #[cfg(target_os = "linux")]
         Command::Controller(args) => controller::run(args, given),
         Command::Status(args) => status::run(args),

@@ -183,20 +183,20 @@ impl FileArgs for LinkArgs {
     }
 }
 
-fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+pub(super) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     parsed(from, parse_listen).map(Some)
 }
 
-fn device<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+pub(super) fn device<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     parsed(from, parse_device)
 }
 
-fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
     let texts = Vec::<String>::deserialize(from)?;
     texts.iter().map(|text| parse_network(text).map_err(D::Error::custom)).collect()
 }
 
-fn path_mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+pub(super) fn path_mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
     let mtu = u16::deserialize(from)?;
     if (LEAST_PATH_MTU..=MOST_PATH_MTU).contains(&mtu) {
         Ok(mtu)

@@ -1,23 +1,29 @@
 //! Arguments of `node`.
 
-use super::link::{parse_device, parse_listen, parse_network};
+use super::link::{device, listen, networks, parse_device, parse_listen, parse_network, path_mtu};
 use super::process::LogArgs;
-use crate::quantity::{parse_size, parse_time, time};
+use super::tunnel::{FileArgs, RoleName};
+use super::values::{defaults, duration, parsed};
+use crate::quantity::{parse_size, parse_time};
 use clap::Args;
-use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU, Timing};
+use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU};
+use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of `node`.
-#[derive(Debug, Args)]
+/// Options of `node`: of the command line, and keys of the configuration file.
+/// `docs/examples/node.toml` shows all; a test compares.
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
 #[command(
     override_usage = "\
 oncewire node --key <FILE> --topology <FILE> --name <NODE>
                      --manifests <DIR> --listen <ADDRESS> [OPTIONS]
        oncewire node --key <FILE> --topology <FILE> --name <NODE>
                      --controller <KEY@HOST:PORT> --plan-file <FILE>
-                     --listen <ADDRESS> [OPTIONS]",
+                     --listen <ADDRESS> [OPTIONS]
+       oncewire node --config <FILE>",
     after_help = "\
 Examples:
   oncewire plan net.json --manifests-dir plan
@@ -26,6 +32,7 @@ Examples:
   oncewire node --key denver.key --topology net.json --name Denver \\
     --controller \"$(cat c.pub)@c.example:7080\" --plan-file denver.plan \\
     --listen 7081 --address 10.3.0.1/32 --memory 6G
+  oncewire node --config /etc/oncewire/node.toml
 
 Needs root, or the capability CAP_NET_ADMIN, at nodes with prefixes. The topology is in Oncewire's JSON form; its nodes also have `key` (the \
 public key), `address` (host:port, where neighbors reach it) and `prefixes` (the networks behind it). A packet whose source is behind no \
@@ -34,40 +41,48 @@ again: a new plan, made with `plan --against`, is brought in while packets flow.
 --plan-file, and starts and runs with it while the controller is away. docs/NETWORK.md has an example with three nodes."
 )]
 pub(crate) struct NodeArgs {
+    /// Read options from this file (TOML); options on the command line override it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
     /// Secret key of this node, made by `oncewire keygen`
     #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    pub(crate) key: Option<PathBuf>,
     /// Topology of the network, with keys, addresses and prefixes of its nodes
     #[arg(long, value_name = "FILE")]
-    pub(crate) topology: PathBuf,
+    pub(crate) topology: Option<PathBuf>,
     /// Which node of the topology this is
     #[arg(long, value_name = "NODE")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     /// Directory with the manifests of all nodes, which `oncewire plan --manifests-dir` wrote; read again
     /// on SIGHUP
-    #[arg(long, value_name = "DIR", required_unless_present = "controller", conflicts_with_all = ["controller", "plan_file"])]
+    #[arg(long, value_name = "DIR")]
     pub(crate) manifests: Option<PathBuf>,
     /// Controller that makes the plans: its public key, and where it listens for nodes
-    #[arg(long, value_name = "KEY@HOST:PORT", requires = "plan_file")]
+    #[arg(long, value_name = "KEY@HOST:PORT")]
     pub(crate) controller: Option<String>,
     /// File in which the node keeps the newest plan of its controller; made if missing
-    #[arg(long, value_name = "FILE", requires = "controller")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) plan_file: Option<PathBuf>,
     /// Wait for neighbors on this UDP port, [address:]port
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
-    pub(crate) listen: SocketAddr,
+    #[serde(deserialize_with = "listen")]
+    pub(crate) listen: Option<SocketAddr>,
     /// File with a secret that all nodes of the network share, any bytes. Without it, outsiders can
     /// choose packets that all fall to one node
     #[arg(long, value_name = "FILE")]
     pub(crate) network_secret: Option<PathBuf>,
     /// Memory for packets at most: refuse manifests that need more
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u64>,
     /// Name of the access device, a tun device, which a node with prefixes makes
     #[arg(long, value_name = "NAME", default_value = "oncewire0", value_parser = parse_device)]
+    #[serde(deserialize_with = "device")]
     pub(crate) device: String,
     /// Address of this node on the access device, with the length of its network; repeatable
     #[arg(long, value_name = "ADDRESS", value_parser = parse_network)]
+    #[serde(deserialize_with = "networks")]
     pub(crate) address: Vec<IpNet>,
     /// Leave routes to the prefixes of other nodes alone, instead of routing them to the device
     #[arg(long)]
@@ -75,16 +90,38 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "BYTES", default_value_t = PATH_MTU,
         value_parser = clap::value_parser!(u16).range(i64::from(LEAST_PATH_MTU)..=i64::from(MOST_PATH_MTU)),
         help = format!("MTU of the narrowest path between neighbors, the same at all nodes, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the access device is 81 less"))]
+    #[serde(deserialize_with = "path_mtu")]
     pub(crate) path_mtu: u16,
     /// Silence after which a neighbor is probed
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().keep_alive), help_heading = "Timeouts")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "15s", help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
     pub(crate) keep_alive: Duration,
     /// Silence after which a neighbor is not connected any more; at least twice --keep-alive
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = time(Timing::default().silence), help_heading = "Timeouts")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", help_heading = "Timeouts")]
+    #[serde(deserialize_with = "duration")]
     pub(crate) dead_after: Duration,
     /// Unix socket for `oncewire status --socket`, which also has --json
     #[arg(long, value_name = "PATH", help_heading = "Process")]
     pub(crate) status: Option<PathBuf>,
     #[command(flatten)]
+    #[serde(skip)]
     pub(crate) logging: LogArgs,
+}
+
+impl Default for NodeArgs {
+    fn default() -> NodeArgs {
+        defaults()
+    }
+}
+
+impl FileArgs for NodeArgs {
+    const ROLE: RoleName = RoleName::Node;
+
+    fn from_toml(text: &str) -> Result<NodeArgs, toml::de::Error> {
+        Ok(NodeArgs { logging: toml::from_str(text)?, ..toml::from_str(text)? })
+    }
+}
+
+fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, parse_size).map(Some)
 }

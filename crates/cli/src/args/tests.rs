@@ -169,6 +169,8 @@ fn from_toml(role: RoleName, text: &str) -> Result<(), toml::de::Error> {
         #[cfg(target_os = "linux")]
         RoleName::Link => super::LinkArgs::from_toml(text).map(drop),
         #[cfg(target_os = "linux")]
+        RoleName::Node => super::NodeArgs::from_toml(text).map(drop),
+        #[cfg(target_os = "linux")]
         RoleName::Controller => super::ControllerRunArgs::from_toml(text).map(drop),
     }
 }

@@ -430,6 +430,9 @@ pub(crate) enum RoleName {
     /// An end of a packet link
     #[cfg(target_os = "linux")]
     Link,
+    /// A node of a network
+    #[cfg(target_os = "linux")]
+    Node,
     /// The controller of a network of nodes
     #[cfg(target_os = "linux")]
     Controller,
@@ -444,6 +447,8 @@ impl RoleName {
             #[cfg(target_os = "linux")]
             RoleName::Link => "link",
             #[cfg(target_os = "linux")]
+            RoleName::Node => "node",
+            #[cfg(target_os = "linux")]
             RoleName::Controller => "controller",
         }
     }
@@ -455,6 +460,8 @@ impl RoleName {
             RoleName::Connect => ConnectArgs::augment_args(clap::Command::new("connect")),
             #[cfg(target_os = "linux")]
             RoleName::Link => super::LinkArgs::augment_args(clap::Command::new("link")),
+            #[cfg(target_os = "linux")]
+            RoleName::Node => super::NodeArgs::augment_args(clap::Command::new("node")),
             #[cfg(target_os = "linux")]
             RoleName::Controller => {
                 super::ControllerRunArgs::augment_args(clap::Command::new("controller"))

@@ -2,8 +2,10 @@
 
 use crate::args::NodeArgs;
 use crate::failure::{Failure, Outcome, note, without_number};
+use crate::format::counted;
 use crate::quantity::time;
-use crate::tunnel;
+use crate::tunnel::{self, Options};
+use clap::ArgMatches;
 use oncewire_net::keys::SecretKey;
 use oncewire_net::link::{LinkError, Timing};
 use oncewire_net::node::{
@@ -18,8 +20,10 @@ use std::path::Path;
 /// Most bytes of a network secret.
 const MOST_SECRET: u64 = 1 << 20;
 
-pub(crate) fn run(args: &NodeArgs) -> Outcome {
-    let config = config(args)?;
+pub(crate) fn run(given: &ArgMatches) -> Outcome {
+    let options = Options::<NodeArgs>::read(given)?;
+    let config = config(&options)?;
+    let args = &options.args;
     let log = tunnel::start_log(&args.logging, false);
     let ready = |status: &NodeStatus| {
         let NodeStatus { name, plan_version, hops, .. } = status;
@@ -58,42 +62,90 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
     })
 }
 
-fn config(args: &NodeArgs) -> Outcome<NodeConfig> {
+/// What `check-config` found in the file, and why that will not work although it is valid.
+pub(crate) fn describe(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
+    let NodeConfig { secret, network, name, manifests, listen, addresses, controller, .. } =
+        config(&Options::of_file(file)?)?;
+    let fits = network.check(&name, &secret.public());
+    fits.map_err(|error| about(file, &error))?;
+    let plan = match &controller {
+        Some(controller) => format!("plans of the controller at {}", controller.address),
+        None => format!("plan {}", manifests.version()),
+    };
+    let neighbors = network.node(&name).map(|node| network.neighbors(node).len());
+    let found = format!(
+        "valid for `oncewire node`: {name} of network {} with {}, public key {}, listens on UDP {listen}, {plan}",
+        network.map().name,
+        counted(neighbors.unwrap_or(0) as u64, "neighbor"),
+        secret.public(),
+    );
+    let has_prefixes = network.node(&name).is_ok_and(|node| network.ends()[node]);
+    let none = "the node has prefixes, but no `address` on the access device: this machine itself cannot use the network, hosts behind it can";
+    Ok((found, if has_prefixes && addresses.is_empty() { vec![none] } else { Vec::new() }))
+}
+
+fn config(options: &Options<NodeArgs>) -> Outcome<NodeConfig> {
+    let args = &options.args;
+    let missing = |what: &str| options.missing(what);
+    let key = args.key.as_ref().ok_or_else(|| {
+        missing("no key: make one with `oncewire keygen FILE` and pass --key FILE")
+    })?;
+    let topology = args.topology.as_ref().ok_or_else(|| {
+        missing("no topology: pass the file that all nodes have, --topology FILE")
+    })?;
+    let name = args
+        .name
+        .clone()
+        .ok_or_else(|| missing("no name: say which node of the topology this is, --name NODE"))?;
+    let listen = args
+        .listen
+        .ok_or_else(|| missing("no port: say where neighbors reach this node, --listen PORT"))?;
     if args.keep_alive.is_zero() || args.dead_after < 2 * args.keep_alive {
-        return Err(Failure::usage(format!(
+        let why = format!(
             "keep-alive {} and dead-after {}: dead-after must be at least twice keep-alive",
             time(args.keep_alive),
             time(args.dead_after)
-        )));
+        );
+        let set = |key: &&str| options.is_flag(key) || options.is_of_file(key);
+        let key = ["dead_after", "keep_alive"].into_iter().find(set);
+        return Err(options.wrong(key.unwrap_or("dead_after"), why));
     }
-    let secret = SecretKey::load(&args.key).map_err(|error| tunnel::key_failure(&error))?;
-    let network = RunningNetwork::parse(&text(&args.topology)?)
-        .map_err(|error| about(&args.topology, &error))?;
+    let secret =
+        SecretKey::load(key).map_err(|error| options.blame("key", tunnel::key_failure(&error)))?;
+    let network = text(topology).map_err(|failure| options.blame("topology", failure))?;
+    let network = RunningNetwork::parse(&network)
+        .map_err(|error| options.blame("topology", about(topology, &error)))?;
     let network_secret = match &args.network_secret {
         Some(file) => {
-            let failed = |error| Failure::io("read", file.display(), &error);
-            if fs::metadata(file).map_err(failed)?.len() > MOST_SECRET {
-                return Err(Failure::usage(format!("{}: more than 1 MiB", file.display())));
-            }
-            fs::read(file).map_err(failed)?
+            network_secret(file).map_err(|error| options.blame("network_secret", error))?
         }
         None => Vec::new(),
     };
     let timing =
         Timing { keep_alive: args.keep_alive, silence: args.dead_after, ..Timing::default() };
-    let controller = controller(args)?;
+    let controller = controller(options)?;
     let manifests = match (&args.manifests, &controller) {
-        (Some(directory), _) => manifests(directory)?,
+        (Some(directory), None) => {
+            manifests(directory).map_err(|failure| options.blame("manifests", failure))?
+        }
         (None, Some(controller)) => saved(&controller.plan),
-        (None, None) => Manifests::default(),
+        (Some(_), Some(_)) => {
+            let why = "plans come from a controller or from files: give a controller or manifests, not both";
+            return Err(options.wrong("manifests", why));
+        }
+        (None, None) => {
+            return Err(missing(
+                "no plans: pass --controller KEY@HOST:PORT and --plan-file FILE, or --manifests DIR",
+            ));
+        }
     };
     Ok(NodeConfig {
         secret,
         network,
-        name: args.name.clone(),
+        name,
         manifests,
         network_secret,
-        listen: args.listen,
+        listen,
         path_mtu: args.path_mtu,
         memory: args.memory,
         device: args.device.clone(),
@@ -108,10 +160,30 @@ fn config(args: &NodeArgs) -> Outcome<NodeConfig> {
 /// Share of a node's memory for packets that it measures with, beside that, and its bounds in bytes.
 const MEASURE: (u64, u64, u64) = (8, 1 << 20, 256 << 20);
 
-fn controller(args: &NodeArgs) -> Outcome<Option<MemberConfig>> {
-    let (Some(text), Some(plan)) = (&args.controller, &args.plan_file) else { return Ok(None) };
+fn network_secret(file: &Path) -> Outcome<Vec<u8>> {
+    let failed = |error| Failure::io("read", file.display(), &error);
+    if fs::metadata(file).map_err(failed)?.len() > MOST_SECRET {
+        return Err(Failure::usage(format!("{}: more than 1 MiB", file.display())));
+    }
+    fs::read(file).map_err(failed)
+}
+
+fn controller(options: &Options<NodeArgs>) -> Outcome<Option<MemberConfig>> {
+    let args = &options.args;
+    let (text, plan) = match (&args.controller, &args.plan_file) {
+        (Some(text), Some(plan)) => (text, plan),
+        (None, None) => return Ok(None),
+        (Some(_), None) => {
+            let why = "a controller's plan needs a file that keeps it: pass --plan-file FILE";
+            return Err(options.wrong("controller", why));
+        }
+        (None, Some(_)) => {
+            let why = "the plan file is for plans of a controller: pass --controller KEY@HOST:PORT";
+            return Err(options.wrong("plan_file", why));
+        }
+    };
     let wrong = |why: &dyn std::fmt::Display| {
-        Failure::usage(format!("--controller {text}: {why}; write KEY@HOST:PORT"))
+        options.wrong("controller", format!("controller {text}: {why}; write KEY@HOST:PORT"))
     };
     let (key, address) = text.split_once('@').ok_or_else(|| wrong(&"it has no @"))?;
     let (share, least, most) = MEASURE;

@@ -103,16 +103,9 @@ pub fn access_mtu(path_mtu: u16) -> u16 {
 /// [`NodeError`].
 pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     let NodeConfig { secret, network, name, manifests, .. } = config;
+    network.check(&name, &secret.public())?;
     let me = network.node(&name)?;
-    let expected = network.keys[me].ok_or_else(|| SetupError::NoKey(name.clone()))?;
-    let own = secret.public();
-    if own != expected {
-        return Err(NodeError::Key { name, expected, own });
-    }
     let neighbors = network.neighbors(me);
-    if neighbors.is_empty() {
-        return Err(NodeError::Alone(name));
-    }
     let peer = |&node: &usize| {
         let label = network.name(node).to_owned();
         let key = network.keys[node].ok_or_else(|| SetupError::NoKey(label.clone()))?;

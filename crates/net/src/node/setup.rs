@@ -1,5 +1,6 @@
 //! What a node knows before it starts: the network, and the manifests of a plan.
 
+use super::running::NodeError;
 use crate::keys::{Peer, PublicKey};
 use crate::target::Target;
 use ipnet::IpNet;
@@ -173,6 +174,22 @@ impl RunningNetwork {
     pub fn node(&self, name: &str) -> Result<usize, SetupError> {
         let found = self.network.nodes.iter().position(|node| node.id == name);
         found.ok_or_else(|| SetupError::NoNode(name.into()))
+    }
+
+    /// Whether a node can run with this key: it has it in the topology, and a neighbor.
+    ///
+    /// # Errors
+    /// [`NodeError`].
+    pub fn check(&self, name: &str, own: &PublicKey) -> Result<(), NodeError> {
+        let me = self.node(name)?;
+        let expected = self.keys[me].ok_or_else(|| SetupError::NoKey(name.into()))?;
+        if *own != expected {
+            return Err(NodeError::Key { name: name.into(), expected, own: *own });
+        }
+        if self.neighbors(me).is_empty() {
+            return Err(NodeError::Alone(name.into()));
+        }
+        Ok(())
     }
 
     /// The name of a node.

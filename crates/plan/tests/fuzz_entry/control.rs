@@ -5,8 +5,8 @@ use std::fmt::Display;
 use oncewire_plan::{
     Unwatched,
     control::{
-        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, PlanRef, Question, Record,
-        Settings, ToNode,
+        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, Question, Record, Settings,
+        ToNode,
     },
     manifest::Plan,
     topology,
@@ -202,7 +202,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     history.line(b"w");
     let plan = history.controller.plan().expect("a plan").clone();
     let done = NodeState {
-        current: PlanRef { version: 1, digest: digest(&plan) },
+        current: oncewire_plan::control::PlanRef { version: 1, digest: digest(&plan) },
         settled: true,
         ..NodeState::default()
     };
