@@ -92,12 +92,13 @@ pub(crate) struct NodeArgs {
         help = format!("MTU of the narrowest path between neighbors, the same at all nodes, {LEAST_PATH_MTU} to {MOST_PATH_MTU}; that of the access device is 81 less"))]
     #[serde(deserialize_with = "path_mtu")]
     pub(crate) path_mtu: u16,
-    /// Silence after which a neighbor is probed
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "15s", help_heading = "Timeouts")]
+    /// Time between hellos to a neighbor
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "100ms", help_heading = "Timeouts")]
     #[serde(deserialize_with = "duration")]
     pub(crate) keep_alive: Duration,
-    /// Silence after which a neighbor is not connected any more; at least twice --keep-alive
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", help_heading = "Timeouts")]
+    /// Silence after which a neighbor is down, and paths go round it if there is a controller; at least
+    /// twice --keep-alive
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "400ms", help_heading = "Timeouts")]
     #[serde(deserialize_with = "duration")]
     pub(crate) dead_after: Duration,
     /// Unix socket for `oncewire status --socket`, which also has --json

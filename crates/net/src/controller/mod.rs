@@ -49,8 +49,8 @@ const MOST_HANDSHAKES: usize = 256;
 const MOST_WAITING: usize = 8;
 /// Events that wait for the controller; connections wait beyond that.
 const MOST_EVENTS: usize = 64;
-/// How often time passes.
-const TICK: Duration = Duration::from_millis(200);
+/// How often time passes: what is waited for after a link went down is longer.
+const TICK: Duration = Duration::from_millis(50);
 
 /// Parameters of a controller.
 #[derive(Clone, Debug)]

@@ -210,6 +210,14 @@ impl Machine {
             return;
         };
         entering.path = path;
+        if self.versions.outdated.is_some() {
+            // Others have another plan: what is encoded by this one might not be decoded.
+            counters.entered += 1;
+            counters.entered_bytes += packet.len() as u64;
+            counters.encoded_bytes += packet.len() as u64;
+            out.push(send(next, path, &PathPacket { shim: &[], header, literals: payload }));
+            return;
+        }
         let length = self.settings.epoch.as_nanos().max(1) as u64;
         let epoch = now / length;
         if epoch > self.epoch {

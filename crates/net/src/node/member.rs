@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use tracing::{error, info, warn};
 
 /// How often a node looks whether its plans or its neighbors have changed.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
 /// Longest time without a message to the controller.
 const SAY: Duration = Duration::from_secs(5);
 /// Shortest and longest pause before the next attempt to connect.

@@ -75,7 +75,8 @@ impl Machine {
             Some(next) => &next.part,
             None => &self.versions.current,
         };
-        if before.plan.version == 0 || (new.version - before.plan.version).is_multiple_of(2) {
+        let is_apart = before.plan.version == 0 || self.versions.outdated.is_some();
+        if is_apart || (new.version - before.plan.version).is_multiple_of(2) {
             self.fits(part.memory(None))?;
             self.replace(part)?;
             return Ok(Taken::Replaced);
@@ -176,10 +177,22 @@ impl Machine {
         }
         if self.versions.is_settled() && self.versions.next.is_none() {
             let all = beginning([&self.versions.current]);
-            self.versions.phase = Phase::Releasing(self.versions.current.plan, all);
+            let plan = self.versions.outdated.unwrap_or(self.versions.current.plan);
+            self.versions.phase = Phase::Releasing(plan, all);
         }
         self.announce(out);
         self.versions.due = now + if self.versions.is_settled() { REMIND } else { AGAIN };
+    }
+
+    /// Others have a plan that this node has missed others before: the ingress here uses no plan until
+    /// it has that, and says so, so that nobody waits for it.
+    fn miss(&mut self, plan: PlanId) {
+        let versions = &mut self.versions;
+        if versions.outdated.is_none_or(|known| known.version < plan.version) {
+            versions.outdated = Some(plan);
+            versions.phase = Phase::Releasing(plan, beginning([&versions.current]));
+            versions.due = 0;
+        }
     }
 
     /// Sends the notices that are not answered yet.
@@ -203,8 +216,11 @@ impl Machine {
             self.counters.wrong_neighbor += 1;
             return;
         };
-        // Who caches nothing of the path has nothing to be ready with.
-        if place.device.is_some() && !self.versions.has(notice.plan) {
+        // Who caches nothing of the path has nothing to be ready with; nor has a node that others have
+        // planned without, or will tell.
+        if self.versions.lacks_earlier(notice.plan) {
+            self.miss(notice.plan);
+        } else if place.device.is_some() && !self.versions.has(notice.plan) {
             return;
         }
         if let Some(next) = &mut self.versions.next

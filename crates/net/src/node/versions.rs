@@ -23,6 +23,9 @@ pub(super) struct Versions {
     pub(super) due: u64,
     /// Since when it is so; none before the first tick.
     pub(super) since: Option<u64>,
+    /// The newest plan that others have, if it does not go together with those here: the ingress sends
+    /// packets as they are, and so uses no plan.
+    pub(super) outdated: Option<PlanId>,
 }
 
 pub(super) struct Next {
@@ -46,7 +49,8 @@ pub(super) enum Phase {
 impl Versions {
     pub(super) fn new(current: Part) -> Versions {
         let phase = Phase::Releasing(current.plan, beginning([&current]));
-        Versions { current, next: None, waiting: None, phase, due: 0, since: None }
+        let (next, waiting) = (None, None);
+        Versions { current, next, waiting, phase, due: 0, since: None, outdated: None }
     }
 
     pub(super) fn newest(&self) -> PlanId {
@@ -59,6 +63,11 @@ impl Versions {
         plan.version < self.current.plan.version
             || plan == self.current.plan
             || self.next.as_ref().is_some_and(|next| next.part.plan == plan)
+    }
+
+    /// Whether this node has missed a plan before this one: nobody counts on it for that.
+    pub(super) fn lacks_earlier(&self, plan: PlanId) -> bool {
+        plan.version >= self.newest().version.saturating_add(2)
     }
 
     /// Whether a path is in this plan, and in all that come after it.

@@ -24,8 +24,14 @@ pub struct Settings {
     pub silence: u64,
     /// How long the first plan waits for nodes that have not joined.
     pub patience: u64,
-    /// How long links must stay up or down before a plan follows them.
+    /// How long links must stay up before a plan uses them again.
     pub settle: u64,
+    /// How long the plan waits after a link went down: neighbors of a dead node notice that one after
+    /// the other.
+    pub gather: u64,
+    /// How long a plan that is being brought in waits for a node that is away from the controller, but
+    /// not from its neighbors.
+    pub absence: u64,
     /// After a plan that failed, or could not be stored.
     pub retry: u64,
     /// Bytes for packets of nodes that do not say how many they have.
@@ -49,6 +55,8 @@ impl Settings {
             silence: 15 * SECOND,
             patience: 10 * SECOND,
             settle: 2 * SECOND,
+            gather: SECOND / 10,
+            absence: 15 * SECOND,
             retry: 30 * SECOND,
             memory: 256 << 20,
             network,
@@ -122,8 +130,10 @@ pub enum Reason {
     Links,
     /// A node is to be empty, or not any more.
     Drained,
-    /// A node has other memory.
+    /// A node has other memory, or is back.
     Memory(usize),
+    /// A node that the plan needs is away from the controller, and alive.
+    Away(usize),
     /// An operator asked.
     Asked,
     /// What enters at a node differs from what was planned with.
@@ -165,6 +175,13 @@ pub(super) struct Node {
     pub(super) rates: Option<Rates>,
     pub(super) latest: Option<(f64, f64)>,
     pub(super) carried: (u64, u64),
+}
+
+impl Node {
+    /// Bytes for packets that it can be planned with: none while nobody can tell it.
+    pub(super) fn means(&self) -> u64 {
+        if self.joined.is_some() { self.memory.unwrap_or(0) } else { 0 }
+    }
 }
 
 pub(super) struct Joined {
@@ -408,7 +425,7 @@ impl Controller {
             at: now,
             down: self.down.0.clone(),
             drained: self.record.drained.clone(),
-            memory: self.nodes.iter().map(|node| node.memory.unwrap_or(0)).collect(),
+            memory: self.nodes.iter().map(Node::means).collect(),
             sums: self.nodes.iter().map(|node| node.latest.unwrap_or_default()).collect(),
         }
     }
@@ -469,9 +486,17 @@ impl Controller {
         }
     }
 
-    /// Whether no node is away but those to which no link is up.
+    /// Whether no node is away but those to which no link is up, and those that the plan does not need.
     fn is_complete(&self) -> bool {
-        (0..self.nodes.len()).all(|at| self.nodes[at].joined.is_some() || self.is_dead(at))
+        self.missing().is_none()
+    }
+
+    /// A node that the plan needs, and that is away from the controller only.
+    pub(super) fn missing(&self) -> Option<usize> {
+        (0..self.nodes.len()).find(|&at| {
+            let planned = self.basis.as_ref().is_none_or(|basis| basis.memory[at] > 0);
+            planned && self.nodes[at].joined.is_none() && !self.is_dead(at)
+        })
     }
 
     /// Whether a node is away, and its neighbors do not reach it, either.
@@ -530,7 +555,15 @@ impl Controller {
             }
             Reason::Links => "links or nodes are down, or back".into(),
             Reason::Drained => "nodes to be emptied have changed".into(),
-            Reason::Memory(node) => format!("node {} has other memory", self.name(*node)),
+            Reason::Memory(node) => {
+                format!("node {} has other memory, or is back", self.name(*node))
+            }
+            Reason::Away(node) => {
+                format!(
+                    "node {} is away from the controller, and caches nothing new",
+                    self.name(*node)
+                )
+            }
             Reason::Asked => "an operator asked for it".into(),
             Reason::Changed(node) => {
                 format!("what enters at {} differs from what was planned with", self.name(*node))

@@ -10,7 +10,8 @@ impl Controller {
             return None;
         }
         let (down, since) = (&self.down.0, self.down.1);
-        let is_calm = now.saturating_sub(since) >= self.settings.settle;
+        let unchanged = now.saturating_sub(since);
+        let is_calm = unchanged >= self.settings.settle;
         if self.plan.version == 0 && !self.knows_newer() {
             let all = self.nodes.iter().all(|node| node.joined.is_some());
             let waited = now.saturating_sub(self.started) >= self.settings.patience;
@@ -29,11 +30,14 @@ impl Controller {
             let waited = now.saturating_sub(self.started) >= wait;
             return (waited && is_calm).then_some(Reason::Links);
         };
-        if *down != basis.down && is_calm {
+        // What is lost is lost now; what is back may go again.
+        let is_worse = !down.is_subset(&basis.down) && unchanged >= self.settings.gather;
+        if *down != basis.down && (is_calm || is_worse) {
             return Some(Reason::Links);
         }
-        if self.rollout.is_some_and(|rollout| rollout.ended.is_none()) {
-            return None;
+        if let Some(rollout) = self.rollout.filter(|rollout| rollout.ended.is_none()) {
+            let waited = now.saturating_sub(rollout.began) >= self.settings.absence;
+            return self.missing().filter(|_| waited).map(Reason::Away);
         }
         if self.record.drained != basis.drained {
             return Some(Reason::Drained);
@@ -88,14 +92,16 @@ impl Controller {
         // A plan that nodes cannot follow, or one that is stuck halfway, is replaced: two versions of
         // equal parity are never in force together.
         let is_stuck = self.rollout.is_some_and(|rollout| rollout.ended.is_none())
-            && matches!(reason, Reason::Links | Reason::Asked)
+            && matches!(reason, Reason::Links | Reason::Asked | Reason::Away(_))
             && self.basis.is_some();
         let is_unknown = matches!(reason, Reason::Unknown(_));
-        let step = if is_stuck || is_unknown { 2 } else { 1 };
+        // Nor does it go together with the one of a node that cannot be told.
+        let is_apart = self.plan.version > 0 && self.missing().is_some();
+        let step = if is_stuck || is_unknown || is_apart { 2 } else { 1 };
         let version = newest.max(self.plan.version) + step;
         let means = |(node, &is_end): (&Node, &bool)| Means {
             is_end,
-            memory: if node.joined.is_some() { node.memory.unwrap_or(0) } else { 0 },
+            memory: node.means(),
             is_drained: false,
             rates: node.rates.clone(),
         };

@@ -26,6 +26,8 @@ struct Toy {
     next: Option<PlanRef>,
     down: Vec<u32>,
     is_dead: bool,
+    /// It cannot reach the controller.
+    is_away: bool,
     is_joined: bool,
 }
 
@@ -131,7 +133,7 @@ impl World {
                 let (node, new) = (&mut self.nodes[at], reference(&plan));
                 let newest = node.next.unwrap_or(node.plan);
                 assert!(new.version > newest.version, "{new:?} after {newest:?}");
-                if newest.version == 0 || (new.version - newest.version).is_multiple_of(2) {
+                if newest.version == 0 || new.version > newest.version + 1 {
                     (node.plan, node.next) = (new, None);
                 } else {
                     assert_eq!(node.next, None, "a third plan");
@@ -147,7 +149,7 @@ impl World {
     fn second(&mut self) {
         self.now += SECOND;
         // Nodes on their own: a plan that all have is carried out.
-        let alive = || self.nodes.iter().filter(|node| !node.is_dead);
+        let alive = || self.nodes.iter().filter(|node| !node.is_dead && !node.is_away);
         let newest = alive().map(|node| node.next.unwrap_or(node.plan)).max().unwrap();
         if alive().all(|node| node.next.unwrap_or(node.plan) == newest) {
             for node in &mut self.nodes {
@@ -155,7 +157,7 @@ impl World {
             }
         }
         for at in 0..4 {
-            if self.nodes[at].is_dead {
+            if self.nodes[at].is_dead || self.nodes[at].is_away {
                 continue;
             }
             if !std::mem::replace(&mut self.nodes[at].is_joined, true) {
@@ -204,7 +206,7 @@ impl World {
     /// Whether all living nodes carry out what is on disk, and nothing else.
     fn is_done(&self) -> bool {
         let plan = self.disk.plan.as_ref().map(reference);
-        let living = self.nodes.iter().filter(|node| !node.is_dead);
+        let living = self.nodes.iter().filter(|node| !node.is_dead && !node.is_away);
         living.map(|node| (Some(node.plan), node.next)).all(|both| both == (plan, None))
     }
 
@@ -306,6 +308,72 @@ fn a_dead_node_holds_up_no_plan() {
         world.until_done(plan.version() + 1);
         assert_eq!(world.disk.plan.as_ref().unwrap().paths().len(), 12);
     }
+}
+
+/// A node that only the controller does not reach: plans go on without its cache, and with it when it
+/// is back.
+#[test]
+fn a_node_that_is_away_holds_up_no_plan() {
+    let mut world = World::new();
+    world.until_done(1);
+    world.nodes[1].is_away = true;
+    world.nodes[1].is_joined = false;
+    world.step(Input::Gone(1));
+    // Nothing changes for its sake alone.
+    (0..100).for_each(|_| world.second());
+    assert_eq!(world.version(), 1);
+    world.traffic[2][0] = (500_000, 400_000);
+    world.until_done(2);
+    // This plan is made without it, and is done; so is the next.
+    let ended = |world: &World| {
+        let view = world.controller.view(world.now);
+        (view.rollout.unwrap().ended.is_some(), view.nodes[1].phase)
+    };
+    assert_eq!(ended(&world), (true, Phase::Away));
+    world.traffic[3][1] = (900_000, 800_000);
+    world.until_done(world.version() + 1);
+    assert_eq!(ended(&world), (true, Phase::Away));
+    let caches = |world: &World| {
+        let plan = world.disk.plan.clone().unwrap();
+        let of = |path: &crate::manifest::PlannedPath| {
+            path.ranges
+                .iter()
+                .any(|range| plan.devices()[path.hops[range.hop as usize].index()].name == "B")
+        };
+        (plan.paths().len(), plan.paths().iter().any(of))
+    };
+    assert_eq!(caches(&world), (12, false));
+    // One that goes in the middle of a rollout is planned without after a while.
+    world.nodes[1].is_away = false;
+    world.until_done(world.version() + 1);
+    assert_eq!(caches(&world), (12, true));
+    world.step(Input::PlanNow);
+    world.nodes[1].is_away = true;
+    world.nodes[1].is_joined = false;
+    world.step(Input::Gone(1));
+    (0..40).for_each(|_| world.second());
+    assert_eq!((caches(&world), ended(&world)), ((12, false), (true, Phase::Away)));
+}
+
+/// A plan follows a dead node as soon as its neighbors have noticed, and not one plan for each.
+#[test]
+fn a_dead_node_is_gone_round_at_once() {
+    let mut world = World::new();
+    world.until_done(1);
+    (0..20).for_each(|_| world.second());
+    world.nodes[3] = Toy { is_dead: true, ..Toy::default() };
+    world.step(Input::Gone(3));
+    let offers = world.offers;
+    for neighbor in [2, 0] {
+        world.nodes[neighbor].down.push(3);
+        world.now += SECOND / 20;
+        world.step(Input::From(neighbor, FromNode::State(world.state(neighbor))));
+        assert_eq!(world.version(), 1);
+    }
+    world.now += SECOND / 10;
+    world.step(Input::Tick);
+    assert_eq!((world.version(), world.offers - offers), (2, 3));
+    assert!(world.disk.plan.as_ref().unwrap().paths().iter().all(|path| path.egress != "D"));
 }
 
 #[test]

@@ -24,6 +24,8 @@ struct Controlled {
     content: Vec<u8>,
     controller: Option<Controller>,
     joined: [bool; 5],
+    /// Nodes that the controller cannot reach.
+    away: [bool; 5],
     /// What is on the disk of the controller, and of each node.
     disk: Record,
     plans: [Option<Plan>; 5],
@@ -53,6 +55,7 @@ impl Controlled {
             content: incompressible(seed, 40_000),
             controller: None,
             joined: [false; 5],
+            away: [false; 5],
             disk: Record::default(),
             plans: [const { None }; 5],
             kill: 0.0,
@@ -124,7 +127,9 @@ impl Controlled {
                     return;
                 }
                 match action {
-                    Action::Send(node, ToNode::Offer { plan }) if self.nodes[node].is_some() => {
+                    Action::Send(node, ToNode::Offer { plan })
+                        if self.nodes[node].is_some() && !self.away[node] =>
+                    {
                         let plan = Plan::from_json(&plan).unwrap();
                         let machine = self.nodes[node].as_mut().unwrap();
                         let manifests = Manifests::of_plan(&plan).unwrap();
@@ -231,7 +236,7 @@ impl Controlled {
             self.start_controller();
         }
         for at in 0..5 {
-            if self.nodes[at].is_none() {
+            if self.nodes[at].is_none() || self.away[at] {
                 continue;
             }
             if !self.joined[at] {
@@ -269,7 +274,7 @@ impl Controlled {
                 .plan
                 .as_ref()
                 .map(|plan| PlanRef { version: plan.version(), digest: plan_digest(plan) });
-            let living = (0..5).filter(|&at| self.nodes[at].is_some());
+            let living = (0..5).filter(|&at| self.nodes[at].is_some() && !self.away[at]);
             if newest.is_some_and(|plan| living.clone().all(|at| self.state(at).is_done(plan))) {
                 return;
             }
@@ -386,5 +391,43 @@ fn a_dead_node_is_planned_around() {
         world.settle();
         let open = world.open.iter().filter(|one| one.0 != 2).count();
         assert_eq!(open, 0, "{seed}: packets are lost");
+    }
+}
+
+/// A node that only the controller does not reach holds no plan up, and nothing is lost through it;
+/// when it is back, it is in the plan again.
+#[test]
+fn a_node_away_from_the_controller_holds_up_no_plan() {
+    for (seed, away) in (0..10).map(|seed| (seed, seed as usize % 5)) {
+        let mut world = Controlled::new(seed);
+        world.settle();
+        (0..100).for_each(|_| world.step(4));
+        // In the middle of a rollout, or between two.
+        if seed < 5 {
+            world.tell(Input::PlanNow);
+        }
+        world.away[away] = true;
+        world.joined[away] = false;
+        world.tell(Input::Gone(away));
+        for round in 0..3 {
+            (0..100).for_each(|_| world.step(4));
+            world.tell(Input::PlanNow);
+            world.settle();
+            let open = world.open.len();
+            assert_eq!(open, 0, "{seed}: {open} packets are lost, round {round}");
+        }
+        let plan = world.disk.plan.as_ref().unwrap();
+        assert_eq!(plan.paths().len(), 20);
+        let stale = world.state(away).newest().version;
+        assert!(stale < plan.version(), "{seed}: {stale}");
+        world.away[away] = false;
+        (0..100).for_each(|_| world.step(4));
+        world.settle();
+        let (newest, back) = (world.disk.plan.as_ref().unwrap().version(), world.state(away));
+        assert_eq!(back.newest().version, newest, "{seed}");
+        (0..50).for_each(|_| world.step(4));
+        world.settle();
+        let sum = world.sum();
+        assert_eq!((world.open.len(), sum.damaged, sum.violations), (0, 0, 0), "{seed}");
     }
 }
