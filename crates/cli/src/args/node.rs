@@ -98,7 +98,7 @@ pub(crate) struct NodeArgs {
     pub(crate) keep_alive: Duration,
     /// Silence after which a neighbor is down, and paths go round it if there is a controller; at least
     /// twice --keep-alive
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "400ms", help_heading = "Timeouts")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "600ms", help_heading = "Timeouts")]
     #[serde(deserialize_with = "duration")]
     pub(crate) dead_after: Duration,
     /// Unix socket for `oncewire status --socket`, which also has --json
