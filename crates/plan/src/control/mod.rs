@@ -16,15 +16,17 @@ mod decide;
 mod messages;
 mod question;
 mod record;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod view;
 
-pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout, Settings};
+pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout};
 pub use messages::{
     FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_VERSION,
     MAX_WORD, MessageError, NodeState, PlanRef, Report, ToNode, plain,
 };
 pub use question::{Answer, Means, Question, Rates, Worth};
 pub use record::{Record, RecordError};
+pub use settings::Settings;
 pub use view::{NodeView, Phase, View};
