@@ -89,7 +89,8 @@ def reason(report, read_whole):
     size = {share["name"]: share["bytes"] for share in report["accounting"]["bytes"]}
     if size["payload that was not captured"]:
         return "payload that was not captured"
-    others = [name for name in unused if "IP protocol" in name]
+    # Protocols with a name, such as ARP, hide no TCP; those that have only a number may.
+    others = [name for name in unused if "IP protocol" in name or name.startswith("not IP (0x")]
     if others:
         return "skipped: " + others[0]
     return None
@@ -125,8 +126,8 @@ def main():
                 unexplained.append((capture, differ))
             else:
                 reasons[why] += 1
-                if os.environ.get("VERBOSE"):
-                    print(f"{os.path.basename(capture)}: {why}: {differ}")
+            if os.environ.get("VERBOSE"):
+                print(f"{os.path.basename(capture)}: {why or 'no reason'}: {differ}", flush=True)
     differ = sum(reasons.values()) + len(unexplained)
     print(f"{len(found)} captures, {len(found) - differ} agree to the byte, {differ} differ")
     print("| captures | reason, as the report states it |\n|---:|---|")
