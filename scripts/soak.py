@@ -416,12 +416,12 @@ def disturbances(soak, pairs, rng):
 
 def excused(soak, task):
     """The disturbance that may have ended the task, if there is one. A cut or a restart may only refuse what begins within it."""
-    begin, end, pair, kind = task[:4]
+    begin, end, pair, kind, _, how = task
     for start, over, whom, what, ends in soak.disturbances:
         if whom not in (None, pair) or not ends or end < start or begin > over + 2:
             continue
-        # A download with curl is one connection; the other programs open several.
-        if ends is True or begin >= start or kind not in ("curl", "https", "slow"):
+        # A download with curl is one connection; the other programs open several. Its status 7: there never was one.
+        if ends is True or begin >= start or how.startswith("failed curl 7:") or kind not in ("curl", "https", "slow"):
             return what
     return None
 
