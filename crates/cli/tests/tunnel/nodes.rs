@@ -117,8 +117,6 @@ impl Network {
         command.args(["node", "--name", NODES[node], "--listen", "7081", "--key"]);
         command.arg(self.key(node)).arg("--topology").arg(self.dir.path().join("net.json"));
         command.args(plan);
-        // A machine that is busy with other tests says nothing for a while.
-        command.args(["--keep-alive", "1s", "--dead-after", "5s"]);
         // Devices exist outside of the namespaces for a moment.
         command.args(["--device", &format!("{}t", self.namespace(node))]);
         if node != 1 {
