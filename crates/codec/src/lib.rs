@@ -110,7 +110,7 @@ pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts};
 pub use limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
 pub use oncewire_kernels::{
-    ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter, ZstdFailure,
+    ByteSet, FilePages, Kernels, LeaseState, Level, PagesWriter, ZstdFailure, give_back_heap,
 };
 pub use params::{DEFAULT_CACHE, DEFAULT_PERIOD, DEFAULT_WINDOW, DecoderBuilder, EncoderBuilder};
 pub use policy::CachePolicy;

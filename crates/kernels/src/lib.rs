@@ -5,7 +5,7 @@
 //! over bits of other crates for BMI2 ([`BitWork`]). With the feature `zstd` they have libzstd code
 //! matches that were found elsewhere. They know nothing of logs, matches or frames of ours.
 //! What only the published
-//! algorithms use is in [`family`]. [`stdout_was_closed`] is here only because it takes `unsafe`, and
+//! algorithms use is in [`family`]. [`stdout_was_closed`] and [`give_back_heap`] are here only because they take `unsafe`, and
 //! [`random`] because every other crate may need it.
 //!
 //! The instruction set is a value, [`Kernels`], that the caller holds and passes down, so that a
@@ -32,6 +32,7 @@ mod compare;
 pub mod family;
 mod file_pages;
 mod fingerprint;
+mod heap;
 mod huffman;
 mod level;
 mod markers;
@@ -51,6 +52,7 @@ pub use bit_work::BitWork;
 pub use byteset::ByteSet;
 pub use file_pages::{FilePages, LeaseState, PagesWriter};
 pub use fingerprint::{FINGERPRINT_MAX_WINDOW, FINGERPRINT_MIN_WINDOW};
+pub use heap::give_back_heap;
 pub use huffman::{HUFFMAN_MAX_BITS, HuffmanReader, HuffmanWriter, byte_counts, huffman_lengths};
 pub use level::{Kernels, Level};
 pub use markers::Sampled;

@@ -406,6 +406,11 @@ impl Outgoing {
         }
     }
 
+    /// Frees buffers that are kept for later.
+    pub(crate) fn free_buffers(&mut self) {
+        self.spare = Vec::new();
+    }
+
     /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
     pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
         self.is_lent = false;

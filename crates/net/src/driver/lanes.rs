@@ -1,6 +1,6 @@
 //! Lanes on transports: a reader and a writer for each.
 
-use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals};
+use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals, quiet};
 use crate::log_limit::LogLimit;
 use crate::transport::{Path, Transport, TransportEnd};
 use cpu_time::ThreadTime;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 /// Bytes that the session produces at once for a transport: one block, or several small ones.
@@ -39,6 +40,13 @@ const DECODING: Duration = Duration::from_millis(1);
 /// Bytes read from a transport at once. The lane and its reader have a buffer of this size each,
 /// which they swap.
 const READ: usize = 64 << 10;
+
+/// A transport that carries nothing for this long gives up its buffers, and those of its session: a
+/// hub has many that rest.
+const QUIET: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1_000 });
+
+/// Bytes read at once from a transport that was quiet.
+const LITTLE: usize = 4 << 10;
 
 /// How long a transport stays open for reading after its last byte was sent.
 const LINGER: Duration = Duration::from_secs(1);
@@ -177,22 +185,40 @@ impl Driver {
         let is_current = |state: &DriverState| Arc::ptr_eq(&state.lanes[lane], signals);
         let read = async {
             let mut buffer = rest;
+            let mut room = LITTLE;
             loop {
                 if !buffer.is_empty() && !self.receive(lane, &is_current, &mut buffer).await {
                     return TransportEnd::Replaced;
                 }
                 // The lane's buffer, which comes back, may have grown.
-                buffer.shrink_to(READ);
-                buffer.reserve(READ);
-                match reader.read_buf(&mut buffer).await {
+                buffer.shrink_to(room);
+                buffer.reserve(room);
+                // Nothing is lost of a read that is given up.
+                let read = match timeout(QUIET, reader.read_buf(&mut buffer)).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        buffer = Vec::with_capacity(LITTLE);
+                        if std::mem::replace(&mut room, LITTLE) == READ {
+                            self.free_buffers();
+                        }
+                        reader.read_buf(&mut buffer).await
+                    }
+                };
+                match read {
                     Ok(0) => return TransportEnd::Closed,
-                    Ok(_) => signals.received.store(true, Ordering::Relaxed),
+                    Ok(len) => {
+                        signals.received.store(true, Ordering::Relaxed);
+                        // Pings leave the lane as quiet as it was.
+                        if len >= LITTLE / 4 {
+                            room = READ;
+                        }
+                    }
                     Err(error) => return error.into(),
                 }
             }
         };
         let write = async {
-            let mut buffer = Vec::with_capacity(2 * BATCH);
+            let mut buffer = Vec::new();
             let mut turn = Instant::now();
             loop {
                 buffer.clear();
@@ -210,7 +236,12 @@ impl Driver {
                         tokio::time::sleep(LINGER).await;
                         return TransportEnd::ClosedHere;
                     }
-                    signals.transmit.notified().await;
+                    if timeout(QUIET, signals.transmit.notified()).await.is_err() {
+                        if std::mem::take(&mut buffer).capacity() > LITTLE {
+                            self.free_buffers();
+                        }
+                        signals.transmit.notified().await;
+                    }
                     turn = Instant::now();
                 } else if let Err(error) = writer.write_all(&buffer).await {
                     return error.into();
@@ -232,6 +263,12 @@ impl Driver {
             end = write => end,
             end = close => end,
         }
+    }
+
+    /// A lane is quiet: the session frees what it keeps for the next blocks.
+    fn free_buffers(&self) {
+        self.with(Session::free_buffers);
+        quiet::give_back_soon();
     }
 
     /// Gives the session what a lane's transport brought, and decodes blocks without the lock.

@@ -6,6 +6,7 @@
 
 mod events;
 mod lanes;
+mod quiet;
 mod signals;
 #[cfg(unix)]
 mod stored;

@@ -346,6 +346,13 @@ impl Lane {
         self.input.append(bytes);
     }
 
+    /// Frees the input's buffer if it holds nothing.
+    pub(crate) fn free_buffers(&mut self) {
+        if self.input.is_empty() {
+            self.input = ByteQueue::default();
+        }
+    }
+
     /// Whether there is input that was not tried, the message at its front may be complete, and it
     /// waits for nothing.
     pub(crate) fn is_ready(&self) -> bool {

@@ -107,6 +107,13 @@ impl Session {
         len
     }
 
+    /// Frees buffers that are kept for what comes next, 64 KiB each: for a session that rests, of which
+    /// a hub has many.
+    pub fn free_buffers(&mut self) {
+        self.outgoing.free_buffers();
+        self.lanes.free_buffers();
+    }
+
     /// Queues as many of `len` bytes as a flow and the budget take, by calling `push` with how many
     /// that are, and how many of them were acquired from the budget.
     fn queue(

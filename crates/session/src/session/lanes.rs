@@ -50,6 +50,11 @@ impl Lanes {
         self.iter().map(|lane| lane.unprocessed() as u64).sum()
     }
 
+    /// Frees buffers that hold nothing.
+    pub(super) fn free_buffers(&mut self) {
+        self.all.iter_mut().for_each(Lane::free_buffers);
+    }
+
     /// Whether every lane waits for content of another one.
     pub(super) fn is_deadlocked(&self) -> bool {
         !self.is_empty() && self.iter().all(Lane::is_waiting)
