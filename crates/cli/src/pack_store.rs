@@ -30,6 +30,10 @@ const VERSION: u64 = 2;
 /// Most points that are kept, the newest.
 const MOST_POINTS: usize = 10_000;
 
+/// How much is read to find the point that a pack goes on from, in capacities of the store: a pack
+/// may name any base.
+const SOUGHT: u64 = 8;
+
 /// Content is read in pieces of this size, in bytes.
 const READ: usize = 1 << 20;
 
@@ -264,11 +268,14 @@ impl PackStore {
     /// Finds the point that a pack with this base goes on from.
     pub(crate) fn find(&mut self, base: &Base) -> Outcome<Range<u64>> {
         let mut is_readable = true;
+        let mut left = SOUGHT.saturating_mul(self.log.header().shape.capacity);
         for point in self.points.0.clone().into_iter().rev() {
             let Some(start) = point.offset.checked_sub(base.len) else { continue };
             if start < self.first() {
                 continue;
             }
+            let Some(rest) = left.checked_sub(base.len) else { break };
+            left = rest;
             match self.digest(start..point.offset) {
                 Ok(digest) if digest == base.digest => {
                     self.goes_on_from(point);
