@@ -132,7 +132,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     let destination = Outputs::beside(inputs(args))?.file("-o", args.output.as_deref())?;
     let begun = Instant::now();
     let base_files = BaseFiles::open(&args.base)?;
-    let mut store = PackStore::open(&args.store, Side::Encoder)?;
+    let mut store = PackStore::open(&args.store, Side::Encoder, args.output.as_deref())?;
     let mut earlier = 0..0;
     let base = match &mut store {
         Some(store) => {

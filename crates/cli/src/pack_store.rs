@@ -14,7 +14,7 @@ use oncewire_flash::store::{DiskLog, NewLog, Peer, Secret, Side, Store, StoreErr
 use oncewire_net::store::StoreSecret;
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::SystemTime;
 
@@ -146,9 +146,19 @@ pub(crate) struct PackStore {
 }
 
 impl PackStore {
-    /// Opens the store of an end, or makes one.
-    pub(crate) fn open(args: &PackStoreArgs, side: Side) -> Outcome<Option<PackStore>> {
+    /// Opens the store of an end, or makes one, for a run with this output.
+    pub(crate) fn open(
+        args: &PackStoreArgs,
+        side: Side,
+        output: Option<&Path>,
+    ) -> Outcome<Option<PackStore>> {
         let Some(dir) = &args.store else { return Ok(None) };
+        if output.is_some_and(|output| is_in(output, dir)) {
+            return Err(Failure::usage(format!(
+                "-o would write into {}, the --store; name a file elsewhere",
+                dir.display()
+            )));
+        }
         let secret = secret(args)?;
         let failed = |error: StoreError| store_failure(&error);
         let new = NewLog {
@@ -414,6 +424,15 @@ impl PackStore {
     fn failed(&self, error: &dyn std::error::Error) -> Failure {
         Failure::failed(format!("cannot write to {}: {error}", self.dir.display()))
     }
+}
+
+/// Whether a file is, or would be, in a directory.
+fn is_in(file: &Path, dir: &Path) -> bool {
+    let parent = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    matches!((parent.canonicalize(), dir.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Seconds since 1970.

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &UnpackArgs) -> Outcome {
     let begun = Instant::now();
     let base_files = BaseFiles::open(&args.base)?;
     let base = base_files.identify()?;
-    let mut store = PackStore::open(&args.store, Side::Decoder)?;
+    let mut store = PackStore::open(&args.store, Side::Decoder, args.output.as_deref())?;
     let mut input = Input::open(args.input.as_deref())?;
     let mut source = Source { buffer: vec![0; BUFFER], start: 0, end: 0, consumed: 0 };
     let mut reader = PackReader::new(args.max_cache);

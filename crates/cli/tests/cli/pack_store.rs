@@ -159,6 +159,9 @@ fn what_is_no_store_of_packs_is_refused() {
     let ends = Ends::new();
     let sent = ends.dir.join("sent");
     ends.pack(b"x", &[]);
+    let into = sent.join("store");
+    run(ends.args("pack", &["-o", into.to_str().unwrap()]), b"x")
+        .fails(2, &["--store", "elsewhere"]);
     let (store, _) = Store::open(&sent, None, 1 << 30).unwrap();
     run(ends.args("pack", &[]), b"x").fails(1, &["another process"]);
     let new = NewLog { peer: Peer([1; 32]), capacity: 1 << 20, ..NewLog::default() };
