@@ -1,16 +1,25 @@
 //! Compressed responses that share a connection of HTTP/2, from servers that nobody here wrote.
 
 use crate::https_clients::clean;
-use crate::https_support::{Certificates, Nginx, curl, fetched, service};
+use crate::https_support::{Certificates, Nginx, service};
 use crate::support::{PATIENCE, Plan, Tunnel, assert_same};
+use http::Request;
 use oncewire_testkit::content::{Rng, text_like};
 use oncewire_testkit::need_tool;
 use oncewire_testkit::servers::{Running, free_port, wait_for_port};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 const NAMES: [&str; 2] = ["one", "two"];
 const SIZE: usize = 3 << 20;
@@ -55,29 +64,71 @@ fn next_versions_cost_little(certificates: &Certificates, port: u16, root: &Path
     assert!(costs[1] < sizes[1] / 5, "{costs:?} of {sizes:?} bytes");
 }
 
+/// Two responses by one connection: a piece of one, a piece of the other. Neither server nor machine can send one first,
+/// since a stream has a window of 64 kB.
 fn fetch_at_once(tunnel: &Tunnel, certificates: &Certificates, port: u16, files: &[Vec<u8>]) {
-    let got = TempDir::new().unwrap();
-    let mut args = vec!["--http2".to_owned(), "--parallel".to_owned()];
-    // Neither response is over before the other one begins.
-    args.extend(["--limit-rate".to_owned(), "4M".to_owned()]);
-    args.extend(["-w".to_owned(), "%{time_starttransfer} %{time_total}\n".to_owned()]);
-    for name in NAMES {
-        args.extend(["-o".to_owned(), got.path().join(name).display().to_string()]);
-        args.push(format!("https://localhost:{port}/{name}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let got = runtime.block_on(async {
+        let stream = connected(tunnel.way(0), certificates, port).await;
+        let mut client = h2::client::Builder::new();
+        let client = client.initial_connection_window_size(1 << 20);
+        let (client, connection) = client.handshake::<_, &[u8]>(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let responses = NAMES.map(|name| {
+            let request = Request::get(format!("https://localhost:{port}/{name}"));
+            client.send_request(request.body(()).unwrap(), true).unwrap().0
+        });
+        let mut bodies = Vec::new();
+        for response in responses {
+            bodies.push(response.await.unwrap().into_body());
+        }
+        let mut got = [Vec::new(), Vec::new()];
+        while bodies.iter().any(|body| !body.is_end_stream()) {
+            for (body, got) in bodies.iter_mut().zip(&mut got) {
+                if let Some(piece) = body.data().await {
+                    let piece = piece.unwrap();
+                    body.flow_control().release_capacity(piece.len()).unwrap();
+                    got.extend_from_slice(&piece);
+                }
+            }
+        }
+        drop((client, bodies));
+        connection.await.unwrap().unwrap();
+        got
+    });
+    for ((name, file), got) in NAMES.iter().zip(files).zip(&got) {
+        assert_same(got, file, name);
     }
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let said = fetched(curl(tunnel, "http", &certificates.path("site.crt"), &args));
-    let times = String::from_utf8(said).unwrap();
-    let times: Vec<f64> = times.split_whitespace().map(|time| time.parse().unwrap()).collect();
-    assert!(times[0] < times[3] && times[2] < times[1], "one after the other: {times:?}");
-    for (name, file) in NAMES.iter().zip(files) {
-        assert_same(&std::fs::read(got.path().join(name)).unwrap(), file, name);
+}
+
+/// A TLS connection for HTTP/2 to the origin, by the proxy.
+async fn connected(
+    proxy: SocketAddr,
+    certificates: &Certificates,
+    port: u16,
+) -> TlsStream<TcpStream> {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    let request = format!("CONNECT localhost:{port} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
     }
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificates.path("site.crt")).unwrap()).unwrap();
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let name = "localhost".try_into().unwrap();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    stream
 }
 
 #[test]
 fn streams_of_nginx_that_interleave_are_each_opened() {
-    let (nginx, _, _) = (need_tool!("nginx"), need_tool!("curl"), need_tool!("openssl"));
+    let (nginx, _) = (need_tool!("nginx"), need_tool!("openssl"));
     let certificates = Certificates::new();
     let nginx = Nginx::start(&nginx, &certificates, "");
     next_versions_cost_little(&certificates, nginx.port, &nginx.root());
@@ -85,7 +136,7 @@ fn streams_of_nginx_that_interleave_are_each_opened() {
 
 #[test]
 fn streams_of_caddy_that_interleave_are_each_opened() {
-    let (caddy, _, _) = (need_tool!("caddy"), need_tool!("curl"), need_tool!("openssl"));
+    let (caddy, _) = (need_tool!("caddy"), need_tool!("openssl"));
     let (certificates, port, dir) =
         (Certificates::new(), free_port().unwrap(), TempDir::new().unwrap());
     let config = dir.path().join("Caddyfile");
