@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs/figures"
 # Documents whose tables come from such files; those of kinds.csv have a script of their own.
-DOCUMENTS = ["BENEFITS", "FLASH", "PERFORMANCE", "PROFILES", "ROUTING"]
+DOCUMENTS = ["BENEFITS", "FLASH", "PERFORMANCE", "PROFILES", "ROUTING", "STUDY"]
 TABLE = re.compile(r"^<!-- ([a-z0-9-]+) -->\n((?:\|.*\n)+)", re.MULTILINE | re.IGNORECASE)
 
 

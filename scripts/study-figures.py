@@ -9,6 +9,7 @@ goes into FIGURES. Only the standard library is needed. Curves are thinned to wh
 
 import json
 import math
+import re
 import sys
 from html import escape
 from pathlib import Path
@@ -47,6 +48,15 @@ def say(value, unit):
     if unit == "count" and value >= 1e6:
         return f"{value / 1e6:g} million"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def said(size):
+    """Bytes as a study writes them: three digits."""
+    digits = max(0, 2 - int(math.log10(size)) % 3)
+    for name, unit in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= unit:
+            return f"{size / unit:.{digits}f} {name}"
+    return f"{size} B"
 
 
 class Scale:
@@ -324,8 +334,10 @@ def pictures(reports):
     for name, report in each:
         points = total(report, "caches", "caches")
         lines.append(series(name, points))
-        knee = report.document["verdict"]["cache"]
-        at = min(points, key=lambda point: abs(math.log(point[0] / knee))) if knee else None
+        # Of this curve; the verdict's comes from another one, by distance.
+        finding = next(figure["finding"] for figure in report.document["figures"] if figure["id"] == "caches")
+        knee = re.match(r"The knee lies at ([^:]+):", finding)
+        at = next((point for point in points if knee and said(point[0]) == knee[1]), None)
         if at:
             marks.append((at[0], at[1], f"knee {say(at[0], 'bytes')}"))
     yield "caches", draw("Savings by cache size, and the knee of each curve", "line", axis("cache of payload in each direction", "bytes", log=True), axis("savings of all wire bytes", "share"), lines, marks=marks)
