@@ -222,7 +222,7 @@ impl Settings {
         let sample_byte = |limits| self.pairs(SamplerKind::sample_byte(), limits, each);
         let others = others.into_iter().map(|sampler| {
             let name = sampler.name();
-            (name, self.pairs(sampler, PairLimits::Fixed(sweep::OF_TABLE), each))
+            (name, self.pairs(sampler, PairLimits::Fixed(sweep::LARGEST), each))
         });
         let beside = self.sweeps.then(|| {
             let (coder, flow) = (Coder::Deflate, Grouping::Flow);

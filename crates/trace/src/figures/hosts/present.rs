@@ -34,11 +34,13 @@ impl HostSavings {
             brief: self.total.brief().unwrap_or_default(),
             tables: [self.savings(), self.memories(), self.pair_sizes.table()]
                 .into_iter()
+                .chain(self.pair_sizes.sampler_table())
                 .chain(self.pair_sizes.by_algorithm())
                 .chain(self.pair_sizes.by_block())
                 .collect(),
             charts: [self.chart(), self.pair_sizes.chart()]
                 .into_iter()
+                .chain(self.pair_sizes.sampler_chart())
                 .chain(self.pair_sizes.block_chart())
                 .collect(),
             notes: self.notes(),

@@ -42,8 +42,8 @@ pub struct ProtocolBySize {
 pub struct PairSizes {
     /// HTTP, SMB and NetBIOS, LDAP, and others.
     pub protocols: [ProtocolBySize; PROTOCOLS.len()],
-    /// Further samplers, each with the bytes that caches of 10 MB save.
-    pub samplers: Vec<(&'static str, u64)>,
+    /// Further samplers, each with the bytes saved with each size.
+    pub samplers: Vec<(&'static str, [u64; SIZES.len()])>,
     /// Captured payload in bytes.
     pub payload: u64,
     /// What compression and chunk-match save, if that was asked for.
@@ -107,23 +107,37 @@ impl OtherRuns {
     }
 }
 
+/// Adds what the newest packet saves with each size, by how far back its matches lie.
+fn add_found(pairs: &PairRun, saved: &mut [u64; SIZES.len()]) {
+    for (distance, bytes) in pairs.found() {
+        let first = SIZES.partition_point(|&size| size < distance);
+        for sum in &mut saved[first..] {
+            *sum += u64::from(bytes);
+        }
+    }
+}
+
 /// Runs caches that are as large as any, and counts by how far back matches lie. A smaller cache may
 /// save a little more, as in figure 3.
 pub(super) struct Sweep {
     pairs: PairRun,
-    samplers: Vec<(&'static str, PairRun)>,
+    samplers: Vec<PairRun>,
     others: Option<OtherRuns>,
     found: PairSizes,
 }
 
 impl Sweep {
-    /// `pairs` with caches of [`LARGEST`], and runs with [`OF_TABLE`] of other samplers.
+    /// `pairs` with caches of [`LARGEST`], and the same of other samplers.
     pub(super) fn new(
         pairs: PairRun,
         samplers: Vec<(&'static str, PairRun)>,
         others: Option<OtherRuns>,
     ) -> Sweep {
-        Sweep { pairs, samplers, others, found: PairSizes::default() }
+        let (names, samplers): (Vec<_>, _) = samplers.into_iter().unzip();
+        let none = [0; SIZES.len()];
+        let of_samplers = names.into_iter().map(|name| (name, none)).collect();
+        let found = PairSizes { samplers: of_samplers, ..PairSizes::default() };
+        Sweep { pairs, samplers, others, found }
     }
 
     /// Takes the next packet, with payload or not.
@@ -136,31 +150,26 @@ impl Sweep {
             return Ok(());
         }
         self.pairs.packet(packet, payload)?;
-        for (distance, saved) in self.pairs.found() {
-            let first = SIZES.partition_point(|&size| size < distance);
-            for sum in &mut of.saved[first..] {
-                *sum += u64::from(saved);
-            }
-        }
+        add_found(&self.pairs, &mut of.saved);
         self.found.payload += payload.len() as u64;
         if let Some(others) = &mut self.others {
             others.packet(packet, payload, &self.pairs)?;
         }
-        for (_, run) in &mut self.samplers {
+        for (run, (_, saved)) in self.samplers.iter_mut().zip(&mut self.found.samplers) {
             run.packet(packet, payload)?;
+            add_found(run, saved);
         }
         Ok(())
     }
 
     pub(super) fn memory(&self) -> u64 {
         self.pairs.memory()
-            + self.samplers.iter().map(|(_, run)| run.memory()).sum::<u64>()
+            + self.samplers.iter().map(Run::memory).sum::<u64>()
             + self.others.as_ref().map_or(0, OtherRuns::memory)
     }
 
     pub(super) fn compute(self) -> (PairSizes, Vec<String>) {
-        let Sweep { pairs, samplers, others, mut found } = self;
-        found.samplers = samplers.iter().map(|(name, run)| (*name, run.tally().total())).collect();
+        let Sweep { pairs, others, mut found, .. } = self;
         found.others = others.map(OtherRuns::compute);
         (found, pairs.notes())
     }
@@ -198,6 +207,41 @@ impl PairSizes {
         sizes
     }
 
+    /// Each sampler with its savings by size of a pair's cache. None if only one was run.
+    fn by_sampler(&self) -> Vec<(&'static str, [Option<f64>; SIZES.len()])> {
+        let ours = (!self.samplers.is_empty()).then(|| ("samplebyte", self.saved()));
+        let all = self.samplers.iter().copied().chain(ours);
+        let wire = self.wire() as f64;
+        all.map(|(name, saved)| (name, saved.map(|saved| share(saved as f64, wire)))).collect()
+    }
+
+    /// Savings by size of a pair's cache, and by sampler. `None` if only one was run.
+    pub(super) fn sampler_table(&self) -> Option<Table> {
+        let samplers = self.by_sampler();
+        let columns = samplers.iter().map(|(name, _)| (*name, Unit::Share));
+        let columns = [("cache per pair", Unit::Bytes)].into_iter().chain(columns);
+        let caption = "Savings by the cache of a pair of hosts, and by sampler";
+        let mut sizes = table("pair-samplers", caption, columns);
+        sizes.rows.extend(SIZES.iter().enumerate().map(|(at, &size)| {
+            let of = samplers.iter().map(|(_, saved)| Cell::from(saved[at]));
+            [Cell::from(size)].into_iter().chain(of).collect::<Vec<_>>()
+        }));
+        (!samplers.is_empty()).then_some(sizes)
+    }
+
+    /// The same as a chart.
+    pub(super) fn sampler_chart(&self) -> Option<Chart> {
+        let axis = Axis::log("cache of a pair of hosts", Unit::Bytes);
+        let caption = "Savings by the cache of a pair of hosts, and by sampler";
+        let mut sizes = chart("pair-samplers", caption, ChartKind::Line, axis, shares("savings"));
+        sizes.series.extend(self.by_sampler().into_iter().map(|(name, saved)| {
+            let points =
+                SIZES.iter().zip(saved).filter_map(|(&size, saved)| Some((size as f64, saved?)));
+            Series::new(name, points.collect())
+        }));
+        (!sizes.series.is_empty()).then_some(sizes)
+    }
+
     /// Savings by algorithm. `None` if only one was run.
     pub(super) fn by_algorithm(&self) -> Option<Table> {
         if self.samplers.is_empty() {
@@ -213,9 +257,9 @@ impl PairSizes {
         if let Some(saved) = self.others.as_ref().and_then(|others| others.gzip) {
             row("gzip over 10 ms of a flow".into(), saved);
         }
-        let ours = ("samplebyte", self.saved()[AT_TABLE]);
+        let ours = ("samplebyte", self.saved());
         for (name, saved) in self.samplers.iter().chain([&ours]) {
-            row(format!("max-match, {name}"), *saved);
+            row(format!("max-match, {name}"), saved[AT_TABLE]);
         }
         if let Some(others) = &self.others {
             row("max-match, samplebyte, then gzip".into(), others.then_gzip);

@@ -37,7 +37,7 @@ fn hosts() -> Box<Hosts> {
         pairs(PairLimits::ByService, sampler()),
         shared,
         pairs(largest, sampler()),
-        vec![("fixed", pairs(PairLimits::Fixed(sweep::OF_TABLE), fixed))],
+        vec![("fixed", pairs(largest, fixed))],
         Some(sweep::OtherRuns::new(gzip, 32, 4, 1 << 20)),
         64 << 20,
     ))
@@ -93,12 +93,21 @@ fn a_pairs_cache_finds_what_is_no_further_back_than_its_size() {
         assert_eq!(number(&figure, 2, row, 3), 996.0 / (2.0 * packet), "{size}");
         assert_eq!(number(&figure, 2, row, 1), (http + 996.0) / (105.0 * packet), "{size}");
     }
-    // Other samplers with 10 MB, and ours.
-    let samplers = &figure.tables[3].rows;
+    // Other samplers, and ours.
+    let columns: Vec<&str> = figure.tables[3].columns.iter().map(|column| &*column.name).collect();
+    assert_eq!(columns, ["cache per pair", "fixed", "samplebyte"]);
+    for row in 0..sweep::SIZES.len() {
+        let ours = number(&figure, 2, row, 1);
+        assert_eq!(number(&figure, 3, row, 2), ours);
+        let fixed = number(&figure, 3, row, 1);
+        assert!(fixed > 0.9 * ours && fixed <= ours, "{fixed}, {ours}");
+    }
+    // With 10 MB.
+    let samplers = &figure.tables[4].rows;
     let names = (&samplers[0][0], &samplers[1][0]);
     assert_eq!(names, (&"max-match, fixed".into(), &"max-match, samplebyte".into()));
-    assert_eq!(number(&figure, 3, 1, 1), 2.0 * 996.0 / (105.0 * packet));
-    assert!(number(&figure, 3, 0, 1) > 0.9 * number(&figure, 3, 1, 1));
+    assert_eq!(number(&figure, 4, 1, 1), 2.0 * 996.0 / (105.0 * packet));
+    assert!(number(&figure, 4, 0, 1) > 0.9 * number(&figure, 4, 1, 1));
 }
 
 #[test]
