@@ -1,6 +1,6 @@
 //! The filters that remember windows, the content that leaves them, and the runs that hits make.
 
-use super::{BATCH, BITS_PER_BYTE, HASHES, KEY, PIECE};
+use super::{BATCH, BITS_PER_BYTE, BITS_PER_BYTE_IN_LINES, HASHES, KEY, PIECE};
 use oncewire_codec::ConfigError;
 use oncewire_kernels::{Kernels, Pages, random::SplitMix64};
 use std::collections::HashMap;
@@ -17,28 +17,49 @@ pub(super) struct Cells {
     pub(super) words: Pages<u64>,
     /// Number of bits or counters.
     pub(super) len: u64,
+    /// The bits of a window share a line of [`LINE`] bits, one in each of its words.
+    in_lines: bool,
     /// How many are not 0.
     pub(super) used: u64,
 }
 
+/// Bits of a line of the processor's cache.
+const LINE: u64 = 512;
+
 impl Cells {
     pub(super) fn new(cache_bytes: u64, width: u64) -> Result<Cells, ConfigError> {
-        let len = cache_bytes * BITS_PER_BYTE;
+        Cells::of(cache_bytes * BITS_PER_BYTE, width, false)
+    }
+
+    /// Bits in lines.
+    pub(super) fn in_lines(cache_bytes: u64) -> Result<Cells, ConfigError> {
+        Cells::of((cache_bytes * BITS_PER_BYTE_IN_LINES).next_multiple_of(LINE), 1, true)
+    }
+
+    fn of(len: u64, width: u64, in_lines: bool) -> Result<Cells, ConfigError> {
         let words = usize::try_from((len * width).div_ceil(64)).unwrap_or(usize::MAX);
         let words = Pages::zeroed(words).map_err(|source| {
             let what = if width == 1 { "Bloom filter" } else { "counting Bloom filter" };
             ConfigError::Memory { bytes: words.saturating_mul(8), what, source }
         })?;
-        Ok(Cells { words, len, used: 0 })
+        Ok(Cells { words, len, in_lines, used: 0 })
     }
 
     /// Double hashing (Kirsch and Mitzenmacher, ESA 2006): an arithmetic progression of 64-bit
     /// numbers, each reduced to the range by the high half of a product. The step's high bits
     /// depend on all bits of the fingerprint, so two windows share all indices about as seldom as
-    /// they share fingerprints.
+    /// they share fingerprints. In lines, the fingerprint has the line, and the step six bits for
+    /// each word.
     #[inline(always)]
     pub(super) fn indices(&self, fingerprint: u64) -> [u64; HASHES] {
         let step = fingerprint.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        if self.in_lines {
+            let lines = self.len / LINE;
+            let line = ((u128::from(fingerprint) * u128::from(lines)) >> 64) as u64 * LINE;
+            return std::array::from_fn(|i| {
+                line + 64 * i as u64 + (step >> (64 - 6 * (i + 1)) & 63)
+            });
+        }
         let mut number = fingerprint;
         std::array::from_fn(|_| {
             let index = ((u128::from(number) * u128::from(self.len)) >> 64) as u64;
@@ -133,7 +154,8 @@ impl Batch {
         let shift = per_word.trailing_zeros();
         for (indices, &fingerprint) in self.indices.iter_mut().zip(&fingerprints[..len]) {
             *indices = cells.indices(fingerprint);
-            for &index in indices.iter() {
+            let far = if cells.in_lines { 1 } else { HASHES };
+            for &index in &indices[..far] {
                 cells.words.prefetch((index >> shift) as usize);
             }
         }

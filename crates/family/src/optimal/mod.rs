@@ -41,6 +41,8 @@ pub const DEFAULT_POINTER: u64 = 4;
 pub const HASHES: usize = 8;
 /// Bits, or counters, per byte of cache (thesis, line 975).
 pub const BITS_PER_BYTE: u64 = 16;
+/// The same of [`Filter::Lines`].
+pub const BITS_PER_BYTE_IN_LINES: u64 = 24;
 
 /// How past windows are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,12 @@ pub enum Filter {
     /// A Bloom filter: 2 bytes of memory per byte of cache. It never forgets, so it suits content
     /// that fits the cache; more content overfills it, and false positives rise.
     Bloom,
+    /// A Bloom filter in which the bits of a window share a line of the processor's cache, one in
+    /// each of its eight words (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom
+    /// Filters, 2007): one access to memory for a window instead of eight. 3 bytes of memory per byte
+    /// of cache, 24 bits, so that false positives are fewer than with [`Filter::Bloom`], though lines
+    /// fill unevenly. It never forgets, either.
+    Lines,
     /// A counting Bloom filter with 4-bit counters and FIFO eviction: 9 bytes of memory per byte of
     /// cache, the content included. A counter that reaches 15 stays there, which adds false
     /// positives but never loses a true one.
@@ -161,10 +169,14 @@ impl Optimal {
         Geometry::new(cache_bytes, 0)?;
         let store = match filter {
             Filter::Bloom => Store::Bloom(Cells::new(cache_bytes, 1)?),
+            Filter::Lines => Store::Bloom(Cells::in_lines(cache_bytes)?),
             Filter::CountingBloom => Store::Counting(Cells::new(cache_bytes, 4)?),
             Filter::Exact => Store::Exact(HashMap::new()),
         };
-        let past = if filter == Filter::Bloom { None } else { Some(Past::new(cache_bytes)?) };
+        let past = match filter {
+            Filter::Bloom | Filter::Lines => None,
+            Filter::CountingBloom | Filter::Exact => Some(Past::new(cache_bytes)?),
+        };
         Ok(Optimal {
             window,
             pointer: pointer_bytes,

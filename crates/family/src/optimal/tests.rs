@@ -185,7 +185,8 @@ fn a_full_filter_has_the_thesis_bias() {
 fn an_empty_or_exact_filter_has_no_bias() {
     let mut exact = optimal(32, 50_000, Filter::Exact);
     exact.add_block(&noise(1, 10_000));
-    for filter in [exact, optimal(32, 50_000, Filter::Bloom)] {
+    let lines = optimal(32, 50_000, Filter::Lines);
+    for filter in [exact, optimal(32, 50_000, Filter::Bloom), lines] {
         let bias = filter.false_positive_bias(2, 10_000);
         assert_eq!(
             (bias.measured_per_window, bias.apparent_redundancy, bias.apparent_savings),
@@ -195,9 +196,22 @@ fn an_empty_or_exact_filter_has_no_bias() {
 }
 
 #[test]
+fn lines_have_fewer_false_hits_than_a_plain_filter() {
+    let cache = 400_000;
+    let mut full = optimal(32, cache, Filter::Lines);
+    full.add_block(&noise(1, cache as usize));
+    let bias = full.false_positive_bias(2, 4_000_000);
+    // 1 - e^(-8/24), and its eighth power. Lines fill unevenly, so that false hits are more.
+    assert!((bias.fill - 0.2835).abs() < 0.002, "{bias:?}");
+    let false_hits = bias.measured_per_window / bias.expected_per_window;
+    assert!((1.0..3.5).contains(&false_hits), "{bias:?}");
+    assert!(bias.measured_per_window < 0.00058 / 4.0, "{bias:?}");
+}
+
+#[test]
 fn windows_that_straddle_blocks_are_found_but_not_looked_up() {
     let data = noise(5, 100);
-    for filter in [Filter::Bloom, Filter::CountingBloom, Filter::Exact] {
+    for filter in [Filter::Bloom, Filter::Lines, Filter::CountingBloom, Filter::Exact] {
         let mut optimal = optimal(32, 1000, filter);
         assert_eq!(optimal.add_block(&data[..50]).windows, 19);
         assert_eq!(optimal.add_block(&data[50..]).windows, 19);
@@ -237,7 +251,7 @@ fn a_run_refers_to_its_own_block_from_a_distance_of_one() {
 fn of_earlier_blocks_it_finds_nothing_within_one() {
     let part = noise(7, 100);
     let twice = [&part[..], &part].concat();
-    for filter in [Filter::Exact, Filter::Bloom, Filter::CountingBloom] {
+    for filter in [Filter::Exact, Filter::Bloom, Filter::Lines, Filter::CountingBloom] {
         let mut earlier = optimal(16, 1000, filter).of_earlier_blocks();
         let first = earlier.add_block(&twice);
         assert_eq!((first.windows, first.hits, first.saved_bytes), (185, 0, 0));

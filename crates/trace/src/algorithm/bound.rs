@@ -43,10 +43,10 @@ impl Run for Bound {
             let filter = match &mut self.filters[packet.direction.index()] {
                 Some(filter) => filter,
                 empty => {
-                    // If everything fits, nothing is evicted, and the filter takes a quarter of the
+                    // If everything fits, nothing is evicted, and the filter takes a third of the
                     // memory.
                     let kind = if self.cache.holds_all(packet.direction) {
-                        Filter::Bloom
+                        Filter::Lines
                     } else {
                         Filter::CountingBloom
                     };

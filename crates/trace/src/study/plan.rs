@@ -153,7 +153,7 @@ impl Settings {
             }
             Key::Other(Algorithm::Optimal) => per_direction(
                 self.cache,
-                &|cache| if cache < self.cache { 2.0 } else { 9.0 } * cache as f64,
+                &|cache| if cache < self.cache { 3.0 } else { 9.0 } * cache as f64,
             ),
             Key::Other(Algorithm::Packets | Algorithm::TunnelBytes) => {
                 per_direction(self.cache, &|cache| 1.25 * cache as f64)
