@@ -260,6 +260,14 @@ impl Decoder {
         possible
     }
 
+    /// The log begins at `offset`, where a decoder before this one has ended, instead of at 0, as
+    /// that of the encoder does ([`crate::Encoder::begin_at`]). Returns `false` after the first
+    /// block, or without a log in memory; then nothing was changed.
+    #[must_use]
+    pub fn begin_at(&mut self, offset: u64) -> bool {
+        self.assembler.begin_at(offset)
+    }
+
     /// Puts content back that a decoder before this one had in its log at `offset`: after a restart,
     /// from the lowest offset to the highest, without gaps but padding, before the first frame.
     /// Pieces need not be blocks, are at most [`crate::DEFAULT_BLOCK`] bytes long, and must not cross

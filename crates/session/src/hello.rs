@@ -97,6 +97,8 @@ pub struct Hello {
     pub held_from: u64,
     /// Bytes of that log, below the acknowledged offset, that the sender can read from disk.
     pub stored: u64,
+    /// The sender keeps that log on disk: it can go on with an empty ring.
+    pub goes_on: bool,
     /// Program and version, for people.
     pub agent: String,
     /// The reason of a refusal, for people. Empty if none is given.
@@ -134,6 +136,7 @@ mod field {
     pub(super) const PLACES: u64 = 15;
     pub(super) const HELD_FROM: u64 = 16;
     pub(super) const STORED: u64 = 17;
+    pub(super) const GOES_ON: u64 = 18;
 }
 
 /// Why bytes are not a valid HELLO.
@@ -223,7 +226,7 @@ impl Hello {
         if newest.min(*VERSIONS.end()) < oldest.max(*VERSIONS.start()) {
             return Err(HelloError::Version { oldest, newest });
         }
-        let mut fields: [Option<&[u8]>; 18] = [None; 18];
+        let mut fields: [Option<&[u8]>; 19] = [None; 19];
         while !rest.is_empty() {
             let mut number =
                 |field| varint::take(&mut rest).map_err(|_| HelloError::Field { field });
@@ -284,6 +287,7 @@ impl Hello {
                 Some(_) => value(field::STORED)?,
                 None => 0,
             },
+            goes_on: fields[field::GOES_ON as usize].is_some() && value(field::GOES_ON)? > 0,
             agent: text(agent),
             reason: text(reason),
         })
@@ -330,6 +334,9 @@ impl Hello {
             varint::put(&mut number, self.stored);
             put(field::STORED, &number);
         }
+        if self.goes_on {
+            put(field::GOES_ON, &[1]);
+        }
         let agent = self.agent.as_bytes();
         put(field::AGENT, &agent[..agent.len().min(MAX_AGENT)]);
         if !self.reason.is_empty() {
@@ -359,6 +366,7 @@ impl Hello {
             places: Vec::new(),
             held_from: 0,
             stored: 0,
+            goes_on: false,
             agent: String::new(),
             reason: String::new(),
         }
@@ -388,6 +396,7 @@ impl Hello {
             places: Vec::new(),
             held_from: 0,
             stored: 0,
+            goes_on: false,
             agent: config.agent.clone(),
             reason: reason.into(),
             ..self.clone()
@@ -464,6 +473,7 @@ mod tests {
             places: vec![Place { offset: 98, chain: u64::MAX }, Place { offset: 7, chain: 0 }],
             held_from: 3,
             stored: 1 << 40,
+            goes_on: true,
             agent: "oncewire 0.1.0".into(),
             reason: "no reason".into(),
         }
@@ -517,10 +527,12 @@ mod tests {
             assert_eq!(parse_places(&list), None, "{} bytes", list.len());
         }
         let mut wire = Vec::new();
-        Hello { places: Vec::new(), held_from: 0, stored: 0, ..hello() }.write(&mut wire);
+        Hello { places: Vec::new(), held_from: 0, stored: 0, goes_on: false, ..hello() }
+            .write(&mut wire);
         let mut rest = &wire[..];
         let Ok(Some(Message::Hello(body))) = Message::take(&mut rest) else { panic!("no hello") };
-        for (field, value) in [(15, &[1u8; 15][..]), (15, &[]), (16, &[]), (16, &[0x80])] {
+        for (field, value) in [(15, &[1u8; 15][..]), (15, &[]), (16, &[]), (16, &[0x80]), (18, &[])]
+        {
             let mut body = body.to_vec();
             body.extend_from_slice(&[field, value.len() as u8]);
             body.extend_from_slice(value);

@@ -1,7 +1,7 @@
 //! The receiving half of a direction: the decoder and the state of its log.
 
 use crate::config::decoder_of;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Keep};
 use crate::hello::LogState;
 use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
 use crate::outgoing::log::chain;
@@ -14,6 +14,9 @@ use std::ops::Range;
 /// Most blocks that may lie above the acknowledged offset. A peer that keeps to the protocol has
 /// fewer: the unacknowledged messages of its lanes.
 const MAX_EARLY: usize = MAX_LANES * MAX_UNACKNOWLEDGED;
+
+/// Content that is not written yet when a log loses its ring, in bytes, at most: more is left out.
+pub(crate) const MOST_LEFT: usize = 16 << 20;
 
 pub(crate) struct Incoming {
     /// Largest log, in bytes, that this end ever allowed the peer to begin.
@@ -40,6 +43,8 @@ pub(crate) struct Incoming {
     store: Queue,
     /// End of the highest block that was decoded.
     written: u64,
+    /// Where the ring began, empty.
+    begin: u64,
     /// The size of a log that was asked about last, and the most memory of its decoder without
     /// contexts, in bytes.
     promised: Cell<(u64, u64)>,
@@ -104,6 +109,7 @@ impl Incoming {
             places: Places::default(),
             store: Queue::new(has_store),
             written: 0,
+            begin: 0,
             promised: Cell::new((0, 0)),
         }
     }
@@ -148,7 +154,9 @@ impl Incoming {
 
     /// The PLACES and HELD_FROM fields of HELLO.
     pub(crate) fn places(&self) -> (Vec<Place>, u64) {
-        (self.places.named(self.known.held_from), self.known.held_from)
+        let held_from = self.known.held_from;
+        // Below, a log that is stored can go on with an empty ring.
+        (self.places.named(if self.has_store() { 0 } else { held_from }), held_from)
     }
 
     /// Sets the limit of a new session. Drops a log that is larger.
@@ -199,7 +207,7 @@ impl Incoming {
     pub(crate) fn begin(
         &mut self,
         epoch: Epoch,
-        keep: Option<u64>,
+        keep: Keep,
         capacity: u64,
     ) -> Result<(), IncomingError> {
         let begin = |why: String| IncomingError::Begin(why);
@@ -215,7 +223,7 @@ impl Incoming {
             return Ok(());
         }
         match keep {
-            None => {
+            Keep::Nothing => {
                 self.discard();
                 let decoder =
                     decoder_of(capacity, self.contexts).checksum_seed(epoch.seed()).build();
@@ -225,7 +233,8 @@ impl Incoming {
                 self.capacity = capacity;
                 self.store.begin(LogHeader { epoch, capacity, key: 0 });
             }
-            Some(offset) => {
+            Keep::Offset(offset) => self.go_on(epoch, offset, capacity)?,
+            Keep::Content(offset) => {
                 let Some(decoder) = self
                     .decoder
                     .as_mut()
@@ -255,11 +264,48 @@ impl Incoming {
                 self.chain = to.chain;
                 self.early.clear();
                 self.places.rewind(offset);
-                self.store.rewind(epoch, to);
+                self.store.rewind(epoch, to, capacity);
             }
         }
         self.epoch = epoch;
         Ok(())
+    }
+
+    /// The log goes on at one of its places in an empty ring of `capacity` bytes.
+    fn go_on(&mut self, epoch: Epoch, offset: u64, capacity: u64) -> Result<(), IncomingError> {
+        let begin = |why: String| IncomingError::Begin(why);
+        let Some(old) = self.decoder.as_deref().filter(|_| epoch.log == self.epoch.log) else {
+            return Err(begin("it continues a log that is not held".into()));
+        };
+        let place = if offset == old.acknowledged() {
+            Some(Place { offset, chain: self.chain })
+        } else {
+            self.places.at(offset)
+        };
+        let Some(to) = place.filter(|_| epoch.number > self.epoch.number) else {
+            return Err(begin(format!("it goes on at offset {offset}, which is no place")));
+        };
+        self.store.copy_all(MOST_LEFT, content_of(Some(old)));
+        let mut decoder = decoder_of(capacity, self.contexts)
+            .checksum_seed(epoch.seed())
+            .build()
+            .map_err(|error| begin(error.to_string()))?;
+        if !decoder.begin_at(offset) {
+            return Err(begin(format!("it goes on at offset {offset}")));
+        }
+        self.known = Known::of(&decoder);
+        self.decoder = Some(Box::new(decoder));
+        (self.capacity, self.chain) = (capacity, to.chain);
+        (self.written, self.begin) = (offset, offset);
+        self.early.clear();
+        self.places.rewind(offset);
+        self.store.rewind(epoch, to, capacity);
+        Ok(())
+    }
+
+    /// Bytes of offsets since the ring began, empty: more than its size once it was overwritten.
+    pub(crate) fn filled(&self) -> u64 {
+        self.known.acknowledged.saturating_sub(self.begin)
     }
 
     /// Drops the log; the peer has to begin another. If the decoder is lent, it is dropped when it
@@ -271,7 +317,7 @@ impl Incoming {
         }
         (self.decoder, self.epoch, self.chain) = (None, Epoch::NONE, 0);
         self.known = Known::NONE;
-        self.written = 0;
+        (self.written, self.begin) = (0, 0);
         self.early.clear();
         self.places.clear();
     }
@@ -355,9 +401,9 @@ impl Incoming {
         self.store.copy(content_of(self.decoder.as_deref()));
     }
 
-    /// Whether anything was received since the log began.
+    /// Whether anything was received since the ring began.
     pub(crate) fn is_used(&self) -> bool {
-        self.written > 0
+        self.written > self.begin
     }
 
     /// Most memory, in bytes, that a log of `size` bytes in place of this one and the contexts in
@@ -382,7 +428,7 @@ impl Incoming {
         let DecoderMemory { log, contexts, inside, buffers } = self.known.memory;
         self.store.memory()
             + self.places.memory()
-            + self.written.min(log as u64)
+            + (self.written - self.begin).min(log as u64)
             + (contexts + inside + buffers + self.early.len() * 32) as u64
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of a lane: section 4 of `docs/PROTOCOL.md`.
 
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Keep};
 use crate::flow::FlowId;
 use crate::limits::{MAX_BODY, MAX_DOMAIN, MAX_TARGET, MAX_TEXT};
 use oncewire_codec::Recalled;
@@ -58,7 +58,7 @@ pub(crate) enum Message<'a> {
     /// The flow may carry this many bytes in total.
     Credit(FlowId, u64),
     /// An epoch begins, empty or with what the log holds below an offset; and the log's capacity.
-    Epoch(Epoch, Option<u64>, u64),
+    Epoch(Epoch, Keep, u64),
     /// The largest log that the sender's decoder accepts from now on, in bytes.
     Limit(u64),
     GoAway,
@@ -173,7 +173,7 @@ impl<'a> Message<'a> {
             kind::CREDIT => Message::Credit(fields.flow()?, fields.number()?),
             kind::EPOCH => {
                 let epoch = Epoch { log: fields.fixed()?, number: fields.number()? };
-                let keep = fields.number()?.checked_sub(1);
+                let keep = Keep::from_number(fields.number()?);
                 Message::Epoch(epoch, keep, fields.number()?)
             }
             kind::LIMIT => Message::Limit(fields.number()?),
@@ -221,7 +221,7 @@ impl<'a> Message<'a> {
             Message::Epoch(epoch, keep, capacity) => {
                 out.extend_from_slice(&epoch.log.to_le_bytes());
                 number(out, epoch.number);
-                number(out, keep.map_or(0, |offset| offset + 1));
+                number(out, keep.number());
                 number(out, capacity);
             }
             Message::Limit(value)
@@ -283,8 +283,11 @@ mod tests {
             Message::Cut(flow),
             Message::Reset(flow, 3),
             Message::Credit(flow, 1 << 40),
-            Message::Epoch(epoch, None, 1 << 20),
-            Message::Epoch(epoch, Some(0), 1 << 20),
+            Message::Epoch(epoch, Keep::Nothing, 1 << 20),
+            Message::Epoch(epoch, Keep::Content(0), 1 << 20),
+            Message::Epoch(epoch, Keep::Content((1 << 62) - 1), 1 << 20),
+            Message::Epoch(epoch, Keep::Offset(0), 1 << 20),
+            Message::Epoch(epoch, Keep::Offset((1 << 62) - 2), 1 << 20),
             Message::Limit(1 << 20),
             Message::GoAway,
             Message::Recall {

@@ -4,23 +4,24 @@
 mod disk;
 pub(crate) mod log;
 mod memory;
+mod resting;
 mod stored;
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
 use crate::encode_job::{EncodeJob, EncoderFailed, Task};
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Keep};
 use crate::flow::SendQueue;
-use crate::hello::LogState;
 use crate::message::Message;
 use crate::recall::Recall;
-use crate::store::{LogHeader, Place, Places, Queue, RestoredSending, StoreKey};
+use crate::store::{LogHeader, Places, Queue, RestoredSending, StoreKey};
 use log::{BlockId, Known, SentBlock, SentLog};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::{
     DEFAULT_BLOCK, Domain, EncodeError, Encoder, EncoderBuilder, EncoderStats, Geometry, Sharing,
     Stream,
 };
+use resting::Resting;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
@@ -48,6 +49,10 @@ pub(crate) struct Outgoing {
     pool: ContextPool,
     geometry: Geometry,
     log: Option<SentLog>,
+    /// The log while it has no ring; `log` is `None` then.
+    resting: Option<Resting>,
+    /// The peer stores what it receives, and can go on with an empty ring.
+    peer_goes_on: bool,
     /// An encoder is lent, at most one at a time.
     is_lent: bool,
     /// A log that was replaced while its encoder was lent. Its blocks are rescued when that is
@@ -89,6 +94,8 @@ impl Outgoing {
             pool: ContextPool::new(contexts),
             geometry: geometry(log),
             log: None,
+            resting: None,
+            peer_goes_on: false,
             is_lent: false,
             leaving: None,
             resets: Vec::new(),
@@ -111,7 +118,8 @@ impl Outgoing {
             epoch,
             capacity,
             key,
-            keep: None,
+            keep: Keep::Nothing,
+            begin: 0,
             known: Known::of(&encoder),
             encoder: Some(encoder),
             most_domains: encoder_of(&self.template, capacity, self.contexts).memory().domains,
@@ -173,16 +181,8 @@ impl Outgoing {
     pub(crate) fn begin(&mut self, log: u64, key: u64, size: u64) -> Result<(), EncoderFailed> {
         let epoch = Epoch { log, number: 0 };
         self.geometry = geometry(size);
-        let builder = encoder_of(&self.template, size, self.contexts);
-        let most_domains = builder.memory().domains;
-        let mut encoder = builder
-            .fingerprint_key(key)
-            .checksum_seed(epoch.seed())
-            .build()
-            .map_err(EncoderFailed::new)?;
-        if let Some(effort) = self.effort {
-            encoder.set_effort(effort);
-        }
+        let (encoder, most_domains) = self.new_encoder(epoch, key, size)?;
+        self.resting = None;
         self.store.begin(LogHeader { epoch, capacity: size, key });
         if let Some(recall) = &mut self.recall {
             recall.clear();
@@ -192,7 +192,8 @@ impl Outgoing {
             epoch,
             capacity: size,
             key,
-            keep: None,
+            keep: Keep::Nothing,
+            begin: 0,
             known: Known::of(&encoder),
             encoder: Some(Box::new(encoder)),
             most_domains,
@@ -234,8 +235,11 @@ impl Outgoing {
     pub(crate) fn discard(&mut self) {
         self.rescued.clear();
         self.leaving = None;
-        if let Some(old) = self.log.take() {
+        let (rested, old) = (self.resting.take().is_some(), self.log.take());
+        if let Some(old) = &old {
             add(&mut self.past, old.known.stats);
+        }
+        if rested || old.is_some() {
             self.store.drop_log();
             self.uncommitted = None;
             if let Some(recall) = &mut self.recall {
@@ -254,52 +258,20 @@ impl Outgoing {
         }
     }
 
-    /// Continues in a new epoch at the highest place that both ends have, of the peer's acknowledged
-    /// offset and the places that it names. It holds all content from `held_from` on. Returns
-    /// `false` if there is none.
-    pub(crate) fn resume_at(&mut self, peer: LogState, places: &[Place], held_from: u64) -> bool {
-        // Blocks that an earlier session did not deliver belong to flows that are gone.
-        self.rescued.clear();
-        let Some(log) = &mut self.log else { return false };
-        if peer.epoch.log != log.epoch.log || peer.epoch.number > MOST_EPOCHS {
-            return false;
-        }
-        let end = Place { offset: peer.acknowledged, chain: peer.chain };
-        let shared = std::iter::once(&end).chain(places).filter(|place| place.offset >= held_from);
-        let shared = shared.filter(|place| log.place_at(place.offset) == Some(**place));
-        let Some(&to) = shared.max_by_key(|place| place.offset) else { return false };
-        // Either end may have begun an epoch that the other has not heard of.
-        let number = log.epoch.number.max(peer.epoch.number) + 1;
-        let epoch = Epoch { number, ..log.epoch };
-        let Some(encoder) = &mut log.encoder else { return false };
-        if encoder.rewind(to.offset, epoch.seed()).is_err()
-            && encoder.rewind_to(to.offset, epoch.seed()).is_err()
-        {
-            return false;
-        }
-        encoder.give_up_below(held_from);
-        log.known = Known::of(encoder);
-        log.first += log.blocks.len() as u64;
-        log.blocks.clear();
-        log.places.rewind(to.offset);
-        (log.epoch, log.keep) = (epoch, Some(to.offset));
-        (log.acknowledged, log.acknowledged_chain, log.chain) = (to.offset, to.chain, to.chain);
-        self.store.rewind(epoch, to);
-        if let Some(recall) = &mut self.recall {
-            recall.rewind(to.offset);
-        }
-        self.uncommitted = self.store.has_store().then_some(epoch);
-        true
-    }
-
     /// EPOCH of the current epoch.
     pub(crate) fn epoch_message(&self) -> Message<'static> {
-        Message::Epoch(self.epoch(), self.log.as_ref().and_then(|log| log.keep), self.capacity())
+        let keep = self.log.as_ref().map_or(Keep::Nothing, |log| log.keep);
+        Message::Epoch(self.epoch(), keep, self.capacity())
     }
 
     /// The acknowledged offset: the peer has decoded everything below.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.acknowledged)
+    }
+
+    /// Bytes of offsets since the ring began, empty: more than its size once it was overwritten.
+    pub(crate) fn filled(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.known.end.saturating_sub(log.begin))
     }
 
     /// The offset at the end of the log.

@@ -54,6 +54,8 @@ pub(crate) struct Recall {
     /// Whose content is where: from an offset to the next one's.
     runs: VecDeque<(u64, Domain)>,
     end: u64,
+    /// Nothing below is in memory.
+    begin: u64,
     /// What could not be read, at either end.
     refused: VecDeque<Range<u64>>,
     fetches: BTreeMap<u64, (Stretch, Instant)>,
@@ -71,6 +73,7 @@ impl Recall {
             peer: 0,
             runs: VecDeque::new(),
             end: 0,
+            begin: 0,
             refused: VecDeque::new(),
             fetches: BTreeMap::new(),
             next: 0,
@@ -91,6 +94,12 @@ impl Recall {
         self.fetches.clear();
         self.ready.clear();
         self.sent.clear();
+    }
+
+    /// The log goes on at `offset` with an empty ring.
+    pub(crate) fn begin_at(&mut self, offset: u64) {
+        self.rewind(offset);
+        self.begin = offset;
     }
 
     /// The log ends at `offset` now.
@@ -140,7 +149,7 @@ impl Recall {
         now: Instant,
     ) -> Vec<(FetchId, Range<u64>)> {
         // What is not there any more when the next blocks were encoded is not in memory.
-        let memory = geometry.floor(self.end + MARGIN, 0);
+        let memory = geometry.floor(self.end + MARGIN, 0).max(self.begin);
         let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
         if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
             *next = None;

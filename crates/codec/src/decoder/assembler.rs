@@ -295,6 +295,15 @@ impl Assembler {
         possible
     }
 
+    /// See [`crate::Decoder::begin_at`].
+    pub(super) fn begin_at(&mut self, offset: u64) -> bool {
+        let possible = self.low == 0 && self.log.is_memory() && self.log.begin_at(offset);
+        if possible {
+            self.low = offset;
+        }
+        possible
+    }
+
     /// Lowest offset from which on everything is held up to `low`.
     pub(super) fn held_from(&self) -> u64 {
         let last = self.low.checked_sub(1).and_then(|last| self.held.around(last));

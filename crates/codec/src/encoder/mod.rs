@@ -206,6 +206,16 @@ impl Encoder {
         Ok(())
     }
 
+    /// The log begins at `offset`, where an encoder before this one has ended, instead of at 0. The
+    /// decoder does the same with [`crate::Decoder::begin_at`].
+    ///
+    /// # Errors
+    /// [`EncodeError::NotHeld`] after the first block, or without a log in memory; nothing was
+    /// changed.
+    pub fn begin_at(&mut self, offset: u64) -> Result<(), EncodeError> {
+        self.finder.begin_at(offset)
+    }
+
     /// Puts content back that an encoder before this one had in its log at `offset`, and indexes
     /// it: after a restart, from the lowest offset to the highest, without gaps but padding. Pieces
     /// need not be blocks, but must not cross the end of a generation. Nothing refers to what lies

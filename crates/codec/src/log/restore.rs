@@ -6,6 +6,12 @@ use crate::domain::Domain;
 use std::ops::Range;
 
 impl Generations {
+    /// See [`Log::begin_at`].
+    fn begin_at(&mut self, offset: u64) {
+        self.generation = self.geometry.generation_start(offset);
+        (self.previous_end, self.older_end, self.end) = (self.generation, 0, offset);
+    }
+
     /// See [`Log::rewind_to`].
     fn rewind_to(&mut self, offset: u64) -> bool {
         let capacity = self.geometry.capacity;
@@ -36,6 +42,17 @@ impl Log {
             || offset == end
             || (self.geometry().generation_start(offset) == offset
                 && offset.checked_sub(end).is_some_and(|padding| padding < most))
+    }
+
+    /// An empty log begins at `offset`: nothing refers to what lies below. Returns whether it was
+    /// empty; if not, nothing was changed.
+    pub(crate) fn begin_at(&mut self, offset: u64) -> bool {
+        let is_empty = self.end() == 0;
+        if is_empty {
+            self.begin = offset;
+            self.generations.begin_at(offset);
+        }
+        is_empty
     }
 
     /// Writes content that was kept elsewhere, in the order of offsets. Nothing refers to what lies
@@ -120,6 +137,25 @@ mod tests {
         assert_eq!(log.extent(265 - 1, log.floor(265, 0)), Some(260..265));
         assert_eq!(log.extent(179, 0), Some(100..180), "its end is still known");
         assert!(!log.rewind_to(180), "overwritten");
+    }
+
+    #[test]
+    fn an_empty_log_begins_anywhere_and_refers_to_nothing_below() {
+        for begin in [1, 99, 100, 101, 1234] {
+            let mut log = log();
+            assert!(log.begin_at(begin) && !log.begin_at(begin));
+            assert_eq!((log.end(), log.floor(begin, 0)), (begin, begin));
+            for offset in [0, begin - 1, begin] {
+                assert_eq!(log.extent(offset, log.floor(begin, 0)), None, "{begin}, {offset}");
+            }
+            assert_eq!(log.padding_before(begin).unwrap_or(0), 0);
+            let (first, second) = (log.append(&[1; 60]), log.append(&[2; 60]));
+            assert_eq!(first, log.geometry().place(begin, 60));
+            let floor = log.floor(second + 60, 0);
+            assert_eq!(log.extent(second, floor), Some(second..second + 60));
+            assert!(floor >= begin);
+            assert!(log.rewind_to(second) && log.end() == second);
+        }
     }
 
     #[test]

@@ -268,7 +268,9 @@ impl ContentStore {
     }
 
     fn queue_left(&self, driver: u64, peer: PublicKey, left: Vec<(Side, Vec<Unwritten>)>) {
-        let left = left.into_iter().filter(|(_, left)| !left.is_empty());
+        // Even if there is nothing: the writer notes that the session is over.
+        let left =
+            left.into_iter().filter(|(side, left)| *side == Side::Sending || !left.is_empty());
         let left = left.map(|(side, left)| (driver, peer, side, left));
         let mut queue = lock(&self.shared.queue);
         // Nobody would write it.

@@ -86,8 +86,8 @@ impl PeerLog {
                 }
                 Ok(Some(header.epoch))
             }
-            Unwritten::Rewind { epoch, to } => {
-                self.rewind(epoch, to)?;
+            Unwritten::Rewind { epoch, to, capacity } => {
+                self.rewind(epoch, to, capacity)?;
                 Ok(Some(epoch))
             }
             Unwritten::Content(piece) => {
@@ -118,9 +118,10 @@ impl PeerLog {
         self.commit()
     }
 
-    fn rewind(&mut self, epoch: Epoch, to: Place) -> Result<(), StoreError> {
+    fn rewind(&mut self, epoch: Epoch, to: Place, capacity: u64) -> Result<(), StoreError> {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         let fill = log.fill();
+        record.log.header.capacity = capacity;
         if (fill.low..=fill.tail).contains(&to.offset) {
             record.rewind(epoch, to);
             log.truncate(to.offset).map_err(failed)?;
@@ -190,7 +191,7 @@ impl PeerLog {
         let (Some(log), Some(record)) = (&mut self.log, &self.record) else { return Ok(None) };
         let fill = log.fill();
         let mut stored = record.log.clone();
-        stored.from = stored.from.max(fill.low);
+        stored.from = stored.from.max(fill.low).max(record.misplaced());
         if stored.end.offset != fill.tail {
             return Ok(None);
         }

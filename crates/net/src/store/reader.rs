@@ -13,21 +13,27 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 2;
 /// Requests that wait, at most. A session has at most 64 and one for each lane.
 const MOST: usize = 4096;
+/// How long content is waited for that is not written yet: no session waits longer.
+const WRITES: Duration = Duration::from_millis(400);
 /// How long a thread sleeps when nothing is to be read, so that it notices that its store is gone.
 const SLEEP: Duration = Duration::from_secs(1);
 
 /// A request of a driver's session.
+#[derive(Clone)]
 struct Read {
     driver: u64,
     id: FetchId,
     side: Side,
     range: Range<u64>,
+    since: Instant,
 }
 
 /// What is to be read.
 #[derive(Default)]
 pub(super) struct Reads {
     queue: Mutex<VecDeque<Read>>,
+    /// Requests for content that is not written yet.
+    early: Mutex<Vec<Read>>,
     wake: Condvar,
 }
 
@@ -36,7 +42,7 @@ impl super::ContentStore {
     pub(crate) fn fetch(&self, driver: u64, id: FetchId, side: Side, range: Range<u64>) {
         let mut queue = lock(&self.shared.reads.queue);
         if queue.len() < MOST {
-            queue.push_back(Read { driver, id, side, range });
+            queue.push_back(Read { driver, id, side, range, since: Instant::now() });
             self.shared.reads.wake.notify_one();
         }
     }
@@ -73,15 +79,34 @@ fn run(shared: &Weak<Shared>) {
 }
 
 impl Shared {
-    fn read(&self, Read { driver: number, id, side, range }: Read) {
-        let Some(driver) = self.driver(number) else { return };
-        let bytes = driver.peer().and_then(|peer| {
-            let logs = lock(&self.peers).get(&Peer(peer.0)).cloned()?;
+    /// The writer has written something.
+    pub(super) fn retry_reads(&self) {
+        let early = std::mem::take(&mut *lock(&self.reads.early));
+        if !early.is_empty() {
+            lock(&self.reads.queue).extend(early);
+            self.reads.wake.notify_all();
+        }
+    }
+
+    fn read(&self, read: Read) {
+        let Some(driver) = self.driver(read.driver) else { return };
+        let logs = driver.peer().and_then(|peer| lock(&self.peers).get(&Peer(peer.0)).cloned());
+        let bytes = logs.and_then(|logs| {
             let mut logs = lock(&logs);
-            let owned = logs.owner == Some(number);
-            logs.logs.get_mut(&side).filter(|_| owned)?.read(range)
+            let owned = logs.owner == Some(read.driver);
+            let log = logs.logs.get_mut(&read.side).filter(|_| owned)?;
+            let is_early = log.disk_log().is_some_and(|log| log.fill().tail < read.range.end);
+            // With the lock, so that the writer cannot write it unnoticed.
+            if is_early && read.since.elapsed() < WRITES {
+                lock(&self.reads.early).push(read.clone());
+                return Some(None);
+            }
+            log.read(read.range.clone()).map(Some)
         });
-        driver.with(|session| session.supply(id, bytes, Instant::now()));
+        if bytes == Some(None) {
+            return;
+        }
+        driver.with(|session| session.supply(read.id, bytes.flatten(), Instant::now()));
         driver.decode();
     }
 }

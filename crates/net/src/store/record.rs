@@ -74,6 +74,14 @@ impl Record {
         }
     }
 
+    /// Where the last padding ends that is of another size of the log, and ends nowhere in the ring
+    /// of this one: what comes back into memory lies above.
+    pub(super) fn misplaced(&self) -> u64 {
+        let capacity = self.log.header.capacity.max(1);
+        let ends = self.paddings.iter().map(|padding| padding.end);
+        ends.filter(|end| !end.is_multiple_of(capacity)).max().unwrap_or(0)
+    }
+
     /// The state of a log in a store.
     pub(super) fn write(&self) -> Vec<u8> {
         let LogRecord { header, from, end, places, runs } = &self.log;
@@ -184,6 +192,11 @@ mod tests {
         assert!(record.log.places.iter().all(|place| place.offset <= 1_000_000));
         assert_eq!(record.log.places.last().map(|place| place.offset), Some(990_000));
         assert_eq!((record.log.header.epoch, record.paddings.len()), (epoch, 0));
+        assert_eq!(record.misplaced(), 0);
+        record.append(&Piece { padding: 48_576, ..piece(1_048_576, 50, 3) });
+        assert_eq!(record.misplaced(), 0, "it ends where the ring does");
+        record.log.header.capacity = 3 << 19;
+        assert_eq!(record.misplaced(), 1_048_576);
         record.restart(Place { offset: 5, chain: 6 });
         assert_eq!((record.log.from, record.log.places.len(), record.log.runs.len()), (5, 0, 0));
     }

@@ -28,6 +28,7 @@ pub(super) fn run(shared: &Weak<Shared>) {
         }
         lock(&shared.queue).writes_left = false;
         shared.settled.notify_all();
+        shared.retry_reads();
         shared.commit(stop);
         if stop {
             return;
@@ -93,6 +94,10 @@ impl Shared {
             .entry(peer)
             .or_insert_with(|| Arc::new(Mutex::new(PeerLogs::new())))
             .clone();
+        if driver.is_none() {
+            // All of it is on disk soon, and memory may be needed elsewhere before the peer is back.
+            lock(&logs).given = None;
+        }
         for next in next {
             let done = {
                 let mut logs = lock(&logs);

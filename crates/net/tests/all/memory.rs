@@ -3,8 +3,10 @@
 use crate::pair::{LIMIT, Plan, client, echo, exchange, origin, until};
 use oncewire_codec::EncoderBuilder;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
-use oncewire_net::serve;
+use oncewire_net::store::{ContentStore, StoreOptions, StoreSecret};
+use oncewire_net::{Connection, Server, serve};
 use oncewire_testkit::servers::incompressible;
+use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -190,4 +192,124 @@ async fn many_peers_share_a_hub_by_taking_turns() {
     assert!(status.shrunk >= PEERS, "{} gave way", status.shrunk);
     let resting = status.sessions.iter().filter(|one| one.here.memory_bytes < 1 << 20).count();
     assert!((10..PEERS as usize).contains(&resting), "{resting} hold nothing");
+}
+
+/// A hub whose memory is short, and its peers; all keep their logs on disk.
+struct Stored {
+    server: Server,
+    hub: ContentStore,
+    clients: Vec<(Connection, ContentStore)>,
+}
+
+impl Stored {
+    async fn start(
+        disk: &Path,
+        hub_key: &SecretKey,
+        keys: &[SecretKey],
+        to: std::net::SocketAddr,
+    ) -> Stored {
+        let open = |name: String, key: &SecretKey| {
+            let options = StoreOptions {
+                dir: disk.join(name),
+                size: 4 << 30,
+                log: 8 << 20,
+                secret: StoreSecret::default(),
+            };
+            ContentStore::open(options, key).unwrap()
+        };
+        let mut plan = Plan::new().forward(to);
+        let hub = open("hub".into(), hub_key);
+        plan.serve.endpoint.secret = hub_key.clone();
+        plan.serve.endpoint.store = Some(hub.clone());
+        plan.serve.endpoint.peers =
+            AuthorizedPeers::new(keys.iter().map(|key| Peer::from(key.public())));
+        // Enough for two or three sessions at work.
+        plan.serve.endpoint.memory = 32 << 20;
+        plan.connect.endpoint.memory = 64 << 20;
+        plan.connect.endpoint.peers = AuthorizedPeers::new([Peer::from(hub_key.public())]);
+        let server = serve(plan.serve).await.unwrap();
+        let mut clients = Vec::new();
+        for (nth, secret) in keys.iter().enumerate() {
+            let store = open(format!("peer{nth}"), secret);
+            let mut config = plan.connect.clone();
+            config.endpoint.secret = secret.clone();
+            config.endpoint.store = Some(store.clone());
+            let client = client(config, server.addresses()[0]).await;
+            client.established(LIMIT).await.unwrap();
+            clients.push((client, store));
+        }
+        Stored { server, hub, clients }
+    }
+
+    /// Each peer sends its content and gets it back. Returns the bytes that this took, of each.
+    async fn turn(&self) -> Vec<u64> {
+        let mut costs = Vec::new();
+        for (seed, (client, _)) in (0..).zip(&self.clients) {
+            let wire = || {
+                let here = client.status().sessions[0].here;
+                here.wire_sent_bytes + here.wire_received_bytes
+            };
+            let before = wire();
+            let bytes = incompressible(seed, 400_000);
+            let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+            assert!(exchange(application, &bytes).await == bytes, "peer {seed}");
+            costs.push(wire() - before);
+        }
+        costs
+    }
+
+    async fn stop(self) {
+        self.server.stop();
+        self.clients.iter().for_each(|(client, _)| client.stop());
+        let stores = self.clients.iter().map(|(_, store)| store.clone()).chain([self.hub.clone()]);
+        for store in stores {
+            tokio::task::spawn_blocking(move || store.release()).await.unwrap();
+        }
+    }
+}
+
+/// A hub short of memory takes memory back from its peers, not what they have on disk: they find
+/// that while the session lasts, and after a restart of all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_short_of_memory_keeps_what_its_peers_have_on_disk() {
+    const PEERS: usize = 12;
+    let disk = tempfile::tempdir().unwrap();
+    let hub_key = SecretKey::generate().unwrap();
+    let keys: Vec<_> = (0..PEERS).map(|_| SecretKey::generate().unwrap()).collect();
+    let to = origin(echo).await;
+    let logs = || {
+        let files = std::fs::read_dir(disk.path().join("hub")).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let hub = Stored::start(disk.path(), &hub_key, &keys, to).await;
+    let first = hub.turn().await;
+    let begun = logs();
+    // Both directions of each peer, and the file `store`.
+    assert_eq!(begun.len(), 2 * PEERS + 1);
+    let sum = |costs: &[u64]| costs.iter().sum::<u64>();
+    let mut again = Vec::new();
+    for _ in 0..3 {
+        again.extend(hub.turn().await);
+    }
+    let (all, once) = (sum(&again) / 3, sum(&first));
+    eprintln!("{PEERS} peers took {once} bytes on the wire, then {all} a turn");
+    // A disk that is slow for a moment costs savings, so there is room.
+    assert!(all < once / 2, "{again:?} bytes after {first:?}");
+    let status = hub.server.status();
+    assert!(status.shrunk >= 2 * PEERS as u64, "{} gave memory back", status.shrunk);
+    assert!(status.memory <= status.memory_limit, "{}", status.memory);
+    let read: u64 = status.sessions.iter().map(|one| one.here.recalled_bytes).sum();
+    assert!(read > PEERS as u64 * 300_000, "{read} bytes came from disk");
+    assert!(status.sessions.iter().all(|one| one.here.failures == 0));
+    assert_eq!(logs(), begun, "no log was deleted or begun anew");
+    hub.stop().await;
+
+    let hub = Stored::start(disk.path(), &hub_key, &keys, to).await;
+    let again = hub.turn().await;
+    eprintln!("after a restart {}", sum(&again));
+    assert!(sum(&again) < once / 2, "{again:?} bytes after a restart");
+    assert_eq!(logs(), begun);
+    hub.stop().await;
 }

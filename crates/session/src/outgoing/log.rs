@@ -1,6 +1,6 @@
 //! A log that is sent: its encoder, and its blocks that the peer is not known to have.
 
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Keep};
 use crate::store::{Block, Place, Places};
 use oncewire_codec::{Domain, Encoder, EncoderMemory, EncoderStats};
 use std::collections::VecDeque;
@@ -37,8 +37,10 @@ pub(super) struct SentLog {
     pub(super) capacity: u64,
     /// Keys its fingerprints.
     pub(super) key: u64,
-    /// The offset up to which the epoch kept earlier content; `None` if it began with an empty log.
-    pub(super) keep: Option<u64>,
+    /// What of earlier epochs goes on in this one.
+    pub(super) keep: Keep,
+    /// Where the ring began, empty.
+    pub(super) begin: u64,
     /// `None` while it is lent to an [`EncodeJob`](crate::encode_job::EncodeJob).
     pub(super) encoder: Option<Box<Encoder>>,
     /// What the encoder said when it was last here.

@@ -18,13 +18,13 @@ impl Outgoing {
     /// each fingerprint, so the whole table soon.
     pub(crate) fn memory(&self) -> u64 {
         let of = |log: &SentLog| {
-            let end = log.known.end;
+            let filled = log.known.end.saturating_sub(log.begin);
             let EncoderMemory { log: capacity, table, domains, contexts, inside, buffers } =
                 log.known.memory;
             let MatchStats { looked_up, indexed_only, .. } = log.known.stats.matcher;
             let touched = (looked_up + indexed_only).saturating_add(TRIED);
             let table = (table as u64).min(touched.saturating_mul(PAGE));
-            end.min(capacity as u64)
+            filled.min(capacity as u64)
                 + table
                 + (domains
                     + contexts
@@ -39,9 +39,9 @@ impl Outgoing {
             + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
     }
 
-    /// Whether anything was sent since the log began.
+    /// Whether anything was sent since the ring began.
     pub(crate) fn is_used(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.known.end > 0)
+        self.filled() > 0
     }
 
     /// Most memory, in bytes, that a log of `size` bytes in place of this one, its table and the

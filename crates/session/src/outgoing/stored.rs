@@ -59,7 +59,7 @@ impl Outgoing {
 }
 
 /// Copies a range of a sending log, and notes whose it is.
-fn content_of(encoder: &Encoder, sharing: Sharing) -> impl FnMut(Range<u64>) -> Content {
+pub(super) fn content_of(encoder: &Encoder, sharing: Sharing) -> impl FnMut(Range<u64>) -> Content {
     move |range| {
         let bytes = encoder.content(range.clone())?.to_vec();
         Some((bytes, runs_of(encoder.owners(range), sharing)))

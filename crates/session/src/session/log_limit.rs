@@ -33,7 +33,7 @@ pub(super) struct LogLimit {
     /// LIMIT is to be sent.
     unsent: bool,
     /// The peer's log that has to go whatever its size.
-    asked: Option<u64>,
+    asked: Option<Epoch>,
     /// LIMIT of 0 is to be sent, which says that.
     asks: bool,
     /// Set while the peer has to begin a log within the limit.
@@ -82,13 +82,13 @@ impl LogLimit {
     }
 
     /// The peer has to begin another log instead of this one.
-    fn ask(&mut self, log: u64) {
+    fn ask(&mut self, log: Epoch) {
         (self.asked, self.asks) = (Some(log), true);
     }
 
     /// Whether the peer has yet to begin another log.
     fn is_asked(&self, incoming: &Incoming) -> bool {
-        self.asked == Some(incoming.epoch().log)
+        self.asked == Some(incoming.epoch())
     }
 
     /// Whether LIMIT of 0 is to be sent. It is sent then.
@@ -128,9 +128,10 @@ impl LogLimit {
             return LimitCheck::Nothing;
         };
         let (acknowledged, capacity) = (incoming.acknowledged(), incoming.capacity());
+        let is_empty = incoming.filled() == 0;
         let progress =
             acknowledged > due.progress && acknowledged - due.sent_at.min(acknowledged) <= capacity;
-        if !objects || acknowledged == 0 {
+        if !objects || is_empty {
             self.due = None;
             LimitCheck::Nothing
         } else if !is_up || progress {
@@ -149,7 +150,8 @@ impl LogLimit {
 impl Session {
     /// Sets the largest log that this end keeps in each direction from now on, in bytes. A log that
     /// is larger begins again, empty, as soon as nothing of it is in flight. So does a log that is
-    /// full, if it may then be at least twice as large. Other logs stay as they are.
+    /// full, if it may then be at least twice as large. Other logs stay as they are. A log that both
+    /// ends store goes on, with empty memory: what is stored stays.
     ///
     /// # Errors
     /// [`ConfigError::Log`] unless `log` is [`SMALLEST_LOG`] to
@@ -170,14 +172,14 @@ impl Session {
 
     /// Gives up the logs of both directions, and their memory, if nothing that this end sent is in
     /// flight: its own at once, and that of the peer when the peer has begun an empty one, which it
-    /// does as soon as nothing of the old one is in flight. Returns whether it did. The limit stays as
-    /// it is.
+    /// does as soon as nothing of the old one is in flight. Logs that both ends store go on later,
+    /// with empty memory: what is stored stays. Returns whether it did. The limit stays as it is.
     pub fn release_logs(&mut self, now: Instant) -> bool {
         let is_quiet = self.can_release_logs();
         if is_quiet {
-            self.outgoing.discard();
+            self.outgoing.release();
             if self.incoming.is_used() && !self.is_releasing() {
-                self.log_limit.ask(self.incoming.epoch().log);
+                self.log_limit.ask(self.incoming.epoch());
                 self.start_limit_timer(now);
                 self.wake_where(|_| true);
             }

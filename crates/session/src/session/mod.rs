@@ -17,7 +17,7 @@ use crate::config::{Config, ConfigError, Settings, check_log, waiting_memory};
 use crate::decode_job::{DecodeJob, Outcome};
 use crate::domains::Owner;
 use crate::encode_job::{EncodeJob, EncoderFailed, Task};
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, Keep};
 use crate::flow::{Flow, FlowId, OpenRequest, ResetCode, SendQueue, Sending};
 use crate::hello::{Answer, Hello, HelloError, SessionId, VERSIONS};
 use crate::incoming::{Incoming, IncomingError};
@@ -63,7 +63,7 @@ impl Logs {
 
     /// Whether the peer's decoder holds this end's sending log, according to its HELLO.
     pub fn fit(&self, hello: &Hello) -> bool {
-        self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
+        self.outgoing.is_held(hello.log.epoch)
     }
 
     /// The epoch of the receiving log, which the peer can continue.
@@ -265,7 +265,7 @@ impl Session {
     /// Whether the peer's decoder holds this session's sending log, according to a HELLO: see
     /// [`Logs::fit`]. If that starts another session, the peer has ended this one.
     pub fn fits(&self, hello: &Hello) -> bool {
-        self.outgoing.epoch() != Epoch::NONE && hello.log.epoch.log == self.outgoing.epoch().log
+        self.outgoing.is_held(hello.log.epoch)
     }
 
     /// The session's name.
@@ -375,7 +375,7 @@ impl Session {
     /// as large.
     fn wants_resize(&self) -> bool {
         let (filled, capacity, next) =
-            (self.outgoing.end(), self.outgoing.capacity(), self.next_log());
+            (self.outgoing.filled(), self.outgoing.capacity(), self.next_log());
         // Not before something was sent, so that a peer that changes its limit again and again
         // makes no work.
         filled > 0
@@ -398,8 +398,8 @@ impl Session {
         let want = |filled: u64, capacity: u64, peer: u64| {
             if filled >= capacity && peer / 2 >= capacity { peer } else { 0 }
         };
-        want(self.outgoing.end(), self.outgoing.capacity(), agreed.peer_limit).max(want(
-            self.incoming.acknowledged(),
+        want(self.outgoing.filled(), self.outgoing.capacity(), agreed.peer_limit).max(want(
+            self.incoming.filled(),
             self.incoming.capacity(),
             agreed.peer_send_log,
         ))

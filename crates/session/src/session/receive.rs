@@ -357,7 +357,7 @@ impl Session {
         &mut self,
         lane: usize,
         epoch: Epoch,
-        keep: Option<u64>,
+        keep: Keep,
         capacity: u64,
         now: Instant,
     ) -> Result<(), Violation> {

@@ -91,6 +91,7 @@ impl Session {
             places,
             held_from,
             stored: self.stored(),
+            goes_on: self.incoming.has_store(),
             agent: self.config.agent.clone(),
             reason: String::new(),
         };
@@ -113,21 +114,27 @@ impl Session {
             agreed.peer_limit = hello.receive_log.max(SMALLEST_LOG);
         }
         self.outgoing.set_peer_stored(hello.stored);
+        self.outgoing.set_peer_goes_on(hello.goes_on);
         let Some(done) = self.lanes[lane].acknowledge(hello.received) else {
             return self.end(Ended::StateMismatch);
         };
         self.acknowledged(done);
         let log = self.outgoing.epoch().log;
         if first {
-            if self.outgoing.resume_at(hello.log, &hello.places, hello.held_from) {
-                self.counters.warm_starts += 1;
-                self.lanes.iter_mut().for_each(|lane| lane.begin_log(log, false));
-            } else {
-                self.outgoing.discard();
+            let size = self.next_log();
+            match self.outgoing.resume_at(hello.log, &hello.places, hello.held_from, size) {
+                Ok(true) => {
+                    let log = self.outgoing.epoch().log;
+                    self.counters.warm_starts += 1;
+                    self.lanes.iter_mut().for_each(|lane| lane.begin_log(log, false));
+                }
+                Ok(false) => self.outgoing.discard(),
+                Err(error) => return self.end(error.into()),
             }
             self.events.push_back(Event::Established);
         } else if log == 0 {
-            // No log was begun yet.
+            // No log was begun yet, or it rests.
+            self.outgoing.check_resting(hello.log.epoch);
         } else if self.lanes[lane].log() != log {
             // Another lane made the encoder begin a log since this lane's last handshake: what is
             // queued here is encoded into it.
@@ -176,15 +183,33 @@ impl Session {
         let contexts = usize::try_from(hello.contexts).unwrap_or(usize::MAX);
         self.outgoing.limit_contexts(contexts.min(self.config.contexts));
         self.incoming.set_limit(self.log_limit.largest());
+        self.outgoing.set_peer_goes_on(hello.goes_on);
         if self.outgoing.capacity() > self.next_log() {
-            self.outgoing.discard();
+            self.outgoing.release();
         }
         true
     }
 
-    /// Begins an empty log while nothing of the one before is in flight.
+    /// Begins an empty log while nothing of the one before is in flight, or goes on with that, if
+    /// both ends store it.
     pub(super) fn begin_log(&mut self) {
-        if let Some(log) = self.new_log() {
+        if self.agreed.is_none() {
+            return;
+        }
+        let size = self.next_log();
+        let log = match self.outgoing.go_on(size) {
+            Ok(true) => {
+                self.counters.epochs += 1;
+                // What was found in memory is to be looked for on disk.
+                for flow in self.flows.values_mut() {
+                    (flow.examined, flow.on_disk) = (0, None);
+                }
+                Some(self.outgoing.epoch().log)
+            }
+            Ok(false) => self.new_log(),
+            Err(error) => return self.end(error.into()),
+        };
+        if let Some(log) = log {
             for lane in 0..self.lanes.len() {
                 self.lanes[lane].begin_log(log, false);
                 self.wake(lane);

@@ -85,6 +85,10 @@ pub enum Unwritten {
         epoch: Epoch,
         /// Where the log ends now.
         to: Place,
+        /// Size of the log in memory from now on, in bytes. It may differ from the one before: then
+        /// memory begins empty at `to`, and what was stored stays as it is. Padding below `to` that
+        /// does not end at a multiple of it is no place for [`LogRecord::from`] to lie below.
+        capacity: u64,
     },
     /// Content follows.
     Content(Piece),

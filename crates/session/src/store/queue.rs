@@ -24,7 +24,7 @@ pub(crate) struct Block {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin(LogHeader),
-    Rewind(Epoch, Place),
+    Rewind(Epoch, Place, u64),
     /// Blocks that follow each other, up to a place.
     Content(Block),
     Drop,
@@ -82,7 +82,7 @@ impl Queue {
 
     /// The log continues at a place. Content that was queued and lies above it stays queued only if
     /// it was copied: the log does not hold it any more.
-    pub(crate) fn rewind(&mut self, epoch: Epoch, to: Place) {
+    pub(crate) fn rewind(&mut self, epoch: Epoch, to: Place, capacity: u64) {
         if self.has_store {
             while let Some(Step::Content(block)) = self.steps.back_mut() {
                 if block.offset < to.offset {
@@ -95,7 +95,7 @@ impl Queue {
                 }
                 self.steps.pop_back();
             }
-            self.steps.push_back(Step::Rewind(epoch, to));
+            self.steps.push_back(Step::Rewind(epoch, to, capacity));
         }
     }
 
@@ -128,10 +128,21 @@ impl Queue {
         }
     }
 
+    /// The log is about to lose its ring: copies what is not written yet, up to `most` bytes. The
+    /// rest is left out.
+    pub(crate) fn copy_all(&mut self, most: usize, mut content: impl FnMut(Range<u64>) -> Content) {
+        while !self.steps.is_empty() {
+            if self.ready_bytes >= most {
+                self.steps.retain(|step| !matches!(step, Step::Content(_)));
+            }
+            self.copy_one(&mut content);
+        }
+    }
+
     fn copy_one(&mut self, content: &mut impl FnMut(Range<u64>) -> Content) {
         let next = match self.steps.pop_front() {
             Some(Step::Begin(header)) => Unwritten::Begin(header),
-            Some(Step::Rewind(epoch, to)) => Unwritten::Rewind { epoch, to },
+            Some(Step::Rewind(epoch, to, capacity)) => Unwritten::Rewind { epoch, to, capacity },
             Some(Step::Drop) => Unwritten::Drop,
             Some(Step::Content(Block { offset, len, padding, chain, is_place })) => {
                 // What was overwritten is left out; the driver sees that by the offsets.
@@ -238,8 +249,17 @@ mod tests {
         queue.push(block(100, 100, true));
         queue.push(block(200, 50, false));
         let to = Place { offset: 100, chain: 7 };
-        queue.rewind(Epoch { log: 1, number: 2 }, to);
+        queue.rewind(Epoch { log: 1, number: 2 }, to, 1000);
         queue.push(block(100, 30, false));
         assert_eq!(drain(&mut queue), [(0, 100, true), (100, 0, true), (100, 30, false)]);
+        // What does not fit while the ring goes is left out; what the driver must know is not.
+        let mut queue = Queue::new(true);
+        (0..5).for_each(|nth| queue.push(block(100 * nth, 100, true)));
+        queue.rewind(Epoch { log: 1, number: 3 }, Place { offset: 500, chain: 7 }, 1000);
+        queue.copy_all(250, all);
+        let gone = |_: Range<u64>| -> Content { panic!("the ring is gone") };
+        let left: Vec<_> = std::iter::from_fn(|| queue.next(Some(gone))).collect();
+        let contents = left.iter().filter(|step| matches!(step, Unwritten::Content(_))).count();
+        assert!((contents, left.len()) == (3, 4), "{left:?}");
     }
 }

@@ -15,7 +15,8 @@ const MOST: u64 = 1 << 61;
 pub struct LogRecord {
     /// As it began, with the number of its newest epoch.
     pub header: LogHeader,
-    /// Lowest offset whose content is stored: all of it is, from there to the end.
+    /// Lowest offset whose content is stored: all of it is, from there to the end, but for padding
+    /// that ends at multiples of the log's size.
     pub from: u64,
     /// Where the content ends: at the end of a [`Piece`](super::Piece), or where it was rewound to.
     pub end: Place,

@@ -16,4 +16,5 @@ mod opened;
 mod protocol_doc;
 mod protocol_example;
 mod recalled;
+mod resting;
 mod stored;

@@ -47,11 +47,15 @@ impl End {
                         stored.clear();
                         self.session.committed(header.epoch);
                     }
+                    Unwritten::Rewind { epoch, to, .. } => {
+                        stored.truncate(to.offset as usize);
+                        self.session.committed(epoch);
+                    }
                     Unwritten::Content(piece) => {
                         stored.resize(piece.offset as usize, 0);
                         stored.extend_from_slice(&piece.bytes);
                     }
-                    other => panic!("{other:?}"),
+                    Unwritten::Drop => stored.clear(),
                 }
             }
         }
@@ -85,7 +89,7 @@ fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize) -> Settings {
         lanes,
         random: [1, end as u64, 3, 4],
         encoder: EncoderBuilder::default().sharing(sharing),
-        store: Some(StoreKey([5, end as u64])),
+        store: (stored > 0).then_some(StoreKey([5, end as u64])),
         stored,
         ..Config::default()
     };
@@ -215,6 +219,56 @@ fn what_repeats_only_on_disk_is_found_on_one_lane_and_on_two() {
         assert_eq!(pair.failures(), 0);
         let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
         assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
+    }
+}
+
+/// Memory is needed elsewhere, again and again: what it held is read from disk.
+#[test]
+fn what_memory_was_released_of_is_found_on_disk() {
+    for (lanes, is_released) in [(1, true), (2, true), (1, false)] {
+        let content = incompressible(8, MIB);
+        let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], lanes);
+        pair.upload(b"a", &content);
+        for turn in 0..4 {
+            pair.rest();
+            let now = pair.now;
+            let before = pair.ends[1].read;
+            if is_released {
+                // Either end may be short of memory.
+                assert!(pair.ends[turn % 2].session.release_logs(now));
+            } else {
+                let limit = if turn % 2 == 0 { 1 << 20 } else { LOG };
+                pair.ends[1].session.set_log_limit(limit, now).unwrap();
+            }
+            let wire = pair.upload(b"a", &content);
+            let counters = pair.ends[0].session.counters();
+            assert!(wire < MIB / 50, "{wire} bytes, turn {turn}");
+            assert!(
+                pair.ends[1].read - before >= 900_000 || !is_released,
+                "turn {turn}: {} bytes read",
+                pair.ends[1].read - before
+            );
+            assert_eq!(pair.failures(), 0);
+            assert!(!is_released || counters.epochs == turn as u64 + 2, "{}", counters.epochs);
+        }
+        let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
+        assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
+        assert!(logs(0, Side::Sending).len() > 4 * MIB, "one log from the first byte on");
+    }
+}
+
+#[test]
+fn a_log_that_only_one_end_stores_is_given_up_with_its_memory() {
+    let content = incompressible(9, MIB);
+    for stored in [[ALL, 0], [0, ALL]] {
+        let mut pair = Pair::new(Sharing::None, stored, [Disk::Reads; 2], 1);
+        pair.upload(b"a", &content);
+        pair.rest();
+        let now = pair.now;
+        assert!(pair.ends[0].session.release_logs(now));
+        assert!(pair.upload(b"a", &content) > MIB);
+        let ends = pair.ends.each_ref().map(|end| end.session.offsets());
+        assert_eq!((ends[0].0, ends[1].2), (MIB as u64, MIB as u64), "another log");
     }
 }
 

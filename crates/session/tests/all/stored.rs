@@ -8,18 +8,18 @@ use oncewire_session::{
 use oncewire_testkit::content::incompressible;
 use std::time::{Duration, Instant};
 
-const MIB: usize = 1 << 20;
-const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
+pub(crate) const MIB: usize = 1 << 20;
+pub(crate) const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
 
 /// What a driver keeps of a log.
 #[derive(Clone, Debug)]
-struct Stored {
-    record: LogRecord,
+pub(crate) struct Stored {
+    pub(crate) record: LogRecord,
     pieces: Vec<Piece>,
 }
 
 /// The store of an end, by side.
-type Store = [Option<Stored>; 2];
+pub(crate) type Store = [Option<Stored>; 2];
 
 fn write(store: &mut Store, side: Side, step: Unwritten) {
     let stored = &mut store[side as usize];
@@ -30,10 +30,11 @@ fn write(store: &mut Store, side: Side, step: Unwritten) {
             *stored = Some(Stored { record, pieces: Vec::new() });
         }
         Unwritten::Drop => *stored = None,
-        Unwritten::Rewind { epoch, to } => {
+        Unwritten::Rewind { epoch, to, capacity } => {
             let stored = stored.as_mut().expect("a log");
             stored.record.header.epoch = epoch;
             stored.rewind(to);
+            stored.resize(capacity);
         }
         Unwritten::Content(piece) => {
             let Stored { record, pieces } = stored.as_mut().expect("a log");
@@ -51,12 +52,24 @@ fn write(store: &mut Store, side: Side, step: Unwritten) {
 
 impl Stored {
     /// Only what lies below a place is left.
-    fn rewind(&mut self, to: Place) {
+    pub(crate) fn rewind(&mut self, to: Place) {
         self.record.end = to;
         self.record.places.retain(|place| place.offset <= to.offset);
         self.record.runs.retain(|run| run.start < to.offset);
         self.pieces.retain(|piece| piece.end().offset <= to.offset);
         assert!(self.pieces.last().is_none_or(|last| last.end() == to), "where a piece ends");
+    }
+
+    /// Padding of another size ends nowhere in the ring.
+    fn resize(&mut self, capacity: u64) {
+        self.record.header.capacity = capacity;
+        let ends = |piece: &Piece| piece.padding == 0 || piece.offset.is_multiple_of(capacity);
+        if let Some(last) = self.pieces.iter().rposition(|piece| !ends(piece)) {
+            self.pieces.drain(..last);
+        }
+        if let Some(first) = self.pieces.first() {
+            self.record.from = first.offset;
+        }
     }
 
     fn restore(&self, config: &Config, side: Side) -> Result<FinishedLog, RestoreError> {
@@ -72,10 +85,10 @@ impl Stored {
 }
 
 /// An end with its store.
-struct End {
+pub(crate) struct End {
     config: Settings,
-    session: Session,
-    store: Store,
+    pub(crate) session: Session,
+    pub(crate) store: Store,
     /// Epochs that are written, and not yet committed.
     held: Vec<oncewire_session::Epoch>,
     holds: bool,
@@ -83,7 +96,7 @@ struct End {
 
 impl End {
     /// Writes what there is to be written. Returns whether there was an event for it.
-    fn drain(&mut self) -> bool {
+    pub(crate) fn drain(&mut self) -> bool {
         let mut told = false;
         while let Some(event) = self.session.poll_event() {
             told |= matches!(event, Event::Unwritten(_));
@@ -106,9 +119,9 @@ impl End {
 }
 
 /// A client and a server with a transport between them.
-struct Pair {
-    ends: [End; 2],
-    now: Instant,
+pub(crate) struct Pair {
+    pub(crate) ends: [End; 2],
+    pub(crate) now: Instant,
     sharing: Sharing,
     /// Bytes that the client sent.
     wire: usize,
@@ -126,7 +139,7 @@ fn config(sharing: Sharing, random: u64, end: usize) -> Settings {
 }
 
 impl Pair {
-    fn new(sharing: Sharing) -> Pair {
+    pub(crate) fn new(sharing: Sharing) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
         Pair::begin([[None, None], [None, None]], [None, None], sharing, now, false)
@@ -177,12 +190,12 @@ impl Pair {
     }
 
     /// Both ends are killed, and begin again with what is stored.
-    fn restart(self, change: impl FnOnce(&mut [Store; 2])) -> Pair {
+    pub(crate) fn restart(self, change: impl FnOnce(&mut [Store; 2])) -> Pair {
         self.restart_of([true; 2], change, false)
     }
 
     /// As [`Pair::restart`] of some ends; the others keep their logs in memory.
-    fn restart_of(
+    pub(crate) fn restart_of(
         self,
         killed: [bool; 2],
         change: impl FnOnce(&mut [Store; 2]),
@@ -208,7 +221,7 @@ impl Pair {
         }
     }
 
-    fn exchange(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         loop {
             let mut moved = 0;
             for from in [0, 1] {
@@ -226,7 +239,7 @@ impl Pair {
     }
 
     /// The client uploads content of an owner. Returns how many bytes that took.
-    fn upload(&mut self, owner: Owner, content: &[u8]) -> usize {
+    pub(crate) fn upload(&mut self, owner: Owner, content: &[u8]) -> usize {
         let before = self.wire;
         let now = self.now;
         let flow = self.ends[0].session.open(b"tcp:a:1", owner, now).unwrap();
@@ -250,7 +263,7 @@ impl Pair {
         self.wire - before
     }
 
-    fn warm(&self) -> u64 {
+    pub(crate) fn warm(&self) -> u64 {
         self.ends[0].session.counters().warm_starts
     }
 }
@@ -414,26 +427,6 @@ fn nothing_is_sent_before_its_epoch_is_durable() {
         pair.exchange();
         assert!(pair.wire - before > 16_000, "{restarted}: {} bytes", pair.wire - before);
     }
-}
-
-#[test]
-fn a_log_that_was_given_up_does_not_come_back() {
-    let content = incompressible(16, MIB);
-    let mut pair = Pair::new(Sharing::All);
-    pair.upload(Owner::default(), &content);
-    pair.exchange();
-    assert!(pair.ends[0].session.release_logs(pair.now));
-    assert!(pair.ends[0].drain(), "the driver is told");
-    assert!(pair.ends[0].store[Side::Sending as usize].is_none());
-    pair.upload(Owner::default(), &content[..100_000]);
-    let ends = [(0, Side::Sending), (1, Side::Receiving)];
-    for (end, side) in ends {
-        let stored = pair.ends[end].store[side as usize].as_ref().expect("another log");
-        assert_eq!(stored.record.end.offset, 100_000, "of end {end}");
-    }
-    let mut pair = pair.restart(|_| {});
-    assert_eq!(pair.warm(), 1);
-    assert!(pair.upload(Owner::default(), &content) > MIB - 100_000);
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub(crate) fn run(input: &[u8]) {
         places: (0..input.u8() % 5).map(|_| place(&mut input)).collect(),
         held_from: number(&mut input) % (1 << 62),
         stored: 0,
+        goes_on: input.u8() % 2 == 1,
         agent: "peer".into(),
         reason: String::new(),
     };
@@ -116,7 +117,7 @@ pub(crate) fn run(input: &[u8]) {
                         *at = Some(0);
                         session.committed(header.epoch);
                     }
-                    Unwritten::Rewind { epoch, to } => {
+                    Unwritten::Rewind { epoch, to, .. } => {
                         *at = Some(to.offset);
                         session.committed(epoch);
                     }
@@ -145,11 +146,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         log.extend_from_slice(&[1, 0, 0, 0, 0, 1, 0, 0, 0, 100, 7]);
         log
     };
-    let peer = |acknowledged: [u8; 2], chain: u8, places: &[u8], from: u8| {
+    let peer = |acknowledged: [u8; 2], chain: u8, places: &[u8], from: u8, goes_on: u8| {
         let mut peer = vec![5, 0, 2, acknowledged[0], acknowledged[1], 0, chain];
         peer.push((places.len() / 4) as u8);
         peer.extend_from_slice(places);
-        peer.extend_from_slice(&[201, from]);
+        peer.extend_from_slice(&[201, from, goes_on]);
         peer
     };
     let place = [201, 70, 0, 3];
@@ -159,10 +160,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     };
     let open = [8, 2, 0, 4, b'h', b':', b'8', b'0', 0, 0];
     let peers = [
-        peer([201, 100], 9, &[], 0),
-        peer([201, 200], 1, &place, 10),
-        peer([201, 100], 8, &place, 69),
-        peer([201, 100], 9, &[], 200),
+        peer([201, 100], 9, &[], 0, 0),
+        peer([201, 200], 1, &place, 10, 0),
+        peer([201, 100], 8, &place, 69, 0),
+        peer([201, 100], 9, &[], 200, 0),
+        peer([201, 200], 1, &place, 150, 1),
     ];
     // The peer keeps the place, the end, or more than there is.
     let epochs = [[0xf1, 0xa2, 0x04], [0xa1, 0x8d, 0x06], [0xa2, 0x8d, 0x06]].map(epoch);

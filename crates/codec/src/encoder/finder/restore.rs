@@ -81,6 +81,13 @@ impl Finder {
         Ok(())
     }
 
+    /// See [`Encoder::begin_at`](crate::Encoder::begin_at).
+    pub(in crate::encoder) fn begin_at(&mut self, offset: u64) -> Result<(), EncodeError> {
+        let not_held = EncodeError::NotHeld { offset, len: 0 };
+        let Past::Log { log, .. } = &mut self.past else { return Err(not_held) };
+        if log.is_memory() && log.begin_at(offset) { Ok(()) } else { Err(not_held) }
+    }
+
     /// See [`Encoder::rewind_to`](crate::Encoder::rewind_to).
     pub(in crate::encoder) fn rewind_to(
         &mut self,

@@ -84,6 +84,19 @@ impl Stored {
         self.end = to;
     }
 
+    /// The log has another size now. Padding of the one before ends nowhere in the ring.
+    fn resize(&mut self, capacity: u64) {
+        self.header.capacity = capacity;
+        let mut end = self.from;
+        for (at, piece) in &self.pieces {
+            if *at > end && !at.is_multiple_of(capacity) {
+                self.from = *at;
+            }
+            end = at + piece.len() as u64;
+        }
+        self.overwrite(self.end.offset);
+    }
+
     /// The content from an offset on, if the log has it.
     fn byte_ranges(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.pieces.iter().map(|(at, piece)| {
@@ -110,12 +123,13 @@ impl Disk {
         match step {
             Unwritten::Begin(header) => *stored = Some(Stored::new(header)),
             Unwritten::Drop => *stored = None,
-            Unwritten::Rewind { epoch, to } => {
+            Unwritten::Rewind { epoch, to, capacity } => {
                 let stored = stored.as_mut().expect("a log that was begun");
                 assert_eq!(stored.header.epoch.log, epoch.log);
                 assert!(stored.header.epoch.number < epoch.number, "an epoch is used once");
                 stored.header.epoch = epoch;
                 stored.rewind(to);
+                stored.resize(capacity);
             }
             Unwritten::Content(piece) => {
                 stored.as_mut().expect("a log that was begun").append(piece);
