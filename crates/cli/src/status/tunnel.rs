@@ -72,7 +72,12 @@ fn about(status: &Status) -> Section {
             section = section.text(format!("{count} {what}"));
         }
     }
-    section = status.store.iter().flat_map(store).fold(section, Section::text);
+    let matched = status
+        .sessions
+        .iter()
+        .map(|session| session.here.matched_bytes.saturating_sub(session.here.recalled_bytes));
+    let memory = matched.sum();
+    section = status.store.iter().flat_map(|of| store(of, memory)).fold(section, Section::text);
     section = super::history(&status.history).into_iter().fold(section, Section::text);
     match &status.last_failure {
         Some(why) => section
@@ -81,17 +86,37 @@ fn about(status: &Status) -> Section {
     }
 }
 
-/// The caches on disk.
-fn store(store: &StoreStatus) -> Vec<String> {
+/// The caches on disk. `memory`: bytes that this end's open sessions found in memory.
+fn store(store: &StoreStatus, memory: u64) -> Vec<String> {
     let size = format!("{} of {}", format::bytes(store.used), format::bytes(store.limit));
     let plain = if store.encrypted { "" } else { ", not encrypted" };
-    let written = format!("{} written", format::bytes(store.written));
-    let mut lines =
-        vec![format!("caches on disk in {}: {size}, {written}{plain}", store.directory)];
-    if store.lost > 0 {
-        let lost = format::bytes(store.lost);
+    let mut lines = vec![format!("caches on disk in {}: {size}{plain}", store.directory)];
+    let oldest = store.oldest.map_or_else(String::new, |age| {
+        format!(", the oldest {} old", format::number(age as f64, Unit::Seconds))
+    });
+    lines.push(format!("on disk: {} of content{oldest}", format::bytes(store.held)));
+    lines.push(format!(
+        "device: {} read, {} written, {} of that within a day",
+        format::bytes(store.read),
+        format::bytes(store.device_written),
+        format::bytes(store.day_written),
+    ));
+    let disk = store.recalled_hour + store.recalled_day + store.recalled_older;
+    if disk > 0 {
         lines.push(format!(
-            "{lost} of content not written, because the disk is slower than the link"
+            "sent as references: {} from memory; from disk {} up to an hour old, {} up to a day, \
+             {} older",
+            format::bytes(memory),
+            format::bytes(store.recalled_hour),
+            format::bytes(store.recalled_day),
+            format::bytes(store.recalled_older),
+        ));
+    }
+    if store.lost_ranges > 0 {
+        lines.push(format!(
+            "{} of content in {} not on disk: it was too slow for the link, or not readable",
+            format::bytes(store.lost),
+            format::counted(store.lost_ranges, "range"),
         ));
     }
     if let Some(why) = &store.failure {
@@ -463,6 +488,40 @@ mod tests {
             (500_000.0, "5 d ago"),
         ] {
             assert_eq!(ago(seconds), text);
+        }
+    }
+
+    #[test]
+    fn a_store_says_whether_it_is_large_enough_and_what_it_lost() {
+        let mut status = Status {
+            store: Some(StoreStatus {
+                directory: "/var/cache/o".into(),
+                limit: 200_000_000_000,
+                used: 50_000_000_000,
+                encrypted: true,
+                oldest: Some(7200),
+                held: 49_000_000_000,
+                device_written: 51_000_000,
+                day_written: 1_000_000,
+                ..StoreStatus::default()
+            }),
+            ..Status::default()
+        };
+        let said = text(&status, 200);
+        for words in [
+            "caches on disk in /var/cache/o: 50.0 GB of 200 GB",
+            "49.0 GB of content, the oldest 2 h old",
+            "51.0 MB written, 1.00 MB of that within a day",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(!said.contains("as references") && !said.contains("not readable"), "{said}");
+        if let Some(store) = &mut status.store {
+            (store.recalled_day, store.lost, store.lost_ranges) = (3_000_000, 65_472, 1);
+        }
+        let said = text(&status, 200);
+        for words in ["3.00 MB up to a day", "65.5 kB of content in 1 range not on disk"] {
+            assert!(said.contains(words), "{words}: {said}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! What processes say of themselves, and how that changes.
 
-use oncewire_net::status::{Document, LinkStatus, MetricUnit, Sample, SessionStatus, Status};
+use oncewire_net::status::{
+    Document, LinkStatus, MetricUnit, Sample, SessionStatus, Status, StoreStatus,
+};
 use oncewire_report::Unit;
 use oncewire_report::format;
 use oncewire_report::text::sanitize;
@@ -44,6 +46,8 @@ pub(crate) struct Moment {
     pub(crate) listening: String,
     /// Memory in use and its limit, in bytes.
     pub(crate) memory: Option<(u64, u64)>,
+    /// Caches on disk, in short.
+    pub(crate) store: Option<String>,
     pub(crate) problem: Option<String>,
     pub(crate) content: Ways,
     pub(crate) wire: Ways,
@@ -132,6 +136,21 @@ fn session(session: &SessionStatus, number: usize, samples: &Samples<'_>) -> Pee
     }
 }
 
+/// What a line says about caches on disk.
+fn on_disk(store: &StoreStatus) -> String {
+    let recalled = store.recalled_hour + store.recalled_day + store.recalled_older;
+    let oldest = store.oldest.map_or_else(String::new, |age| {
+        format!(", oldest {}", format::number(age as f64, Unit::Seconds))
+    });
+    format!(
+        "disk     {} of {}{oldest}; {} recalled, {} written in a day",
+        format::bytes(store.used),
+        format::bytes(store.limit),
+        format::bytes(recalled),
+        format::bytes(store.day_written),
+    )
+}
+
 fn tunnel(status: &Status, samples: &Samples<'_>) -> Moment {
     let mut numbers = HashMap::new();
     let peers = status.sessions.iter().map(|one| {
@@ -146,6 +165,7 @@ fn tunnel(status: &Status, samples: &Samples<'_>) -> Moment {
         uptime: status.uptime,
         listening: clean(&status.listening.join(", ")),
         memory: Some((status.memory, status.memory_limit)),
+        store: status.store.as_ref().map(on_disk),
         problem: failure.or_else(|| status.draining.then(|| "draining".into())),
         content: [status.application_sent, status.application_received],
         wire: [status.transport_sent, status.transport_received],

@@ -118,8 +118,10 @@ impl State {
     }
 
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let now = self.process().and_then(|process| process.now.as_ref());
+        let has_store = now.is_some_and(|now| now.store.is_some());
         let [head, chart, body, foot] = Layout::vertical([
-            Constraint::Length(4),
+            Constraint::Length(4 + u16::from(has_store)),
             Constraint::Length(if frame.area().height < 20 { 0 } else { 6 }),
             Constraint::Min(3),
             Constraint::Length(1),
@@ -172,7 +174,9 @@ impl State {
         if let Some(why) = problem {
             last.push(Span::styled(format!("   {why}"), Style::new().fg(Color::Red)));
         }
-        let lines = vec![Line::from(title), way("sent", 0), way("received", 1), Line::from(last)];
+        let mut lines =
+            vec![Line::from(title), way("sent", 0), way("received", 1), Line::from(last)];
+        lines.extend(now.store.as_deref().map(Line::from));
         frame.render_widget(Paragraph::new(lines), area);
     }
 

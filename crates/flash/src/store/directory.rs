@@ -4,6 +4,7 @@ use super::error::{HeaderError, LogName, StoreError};
 use super::layout::{LogHeader, MAX_ABOUT, MAX_STATE, Shape, StorePage};
 use super::log::DiskLog;
 use super::seal::{AesGcm, Cipher, Plain, Sealer, Secret, random};
+use super::traffic::{Counted, Traffic};
 use super::{Id, Peer, Side};
 use crate::device::{Device, DeviceError, FileDevice, PAGE};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -24,6 +25,8 @@ pub struct Store {
     size: u64,
     /// Locked while the store is open; `None` if nothing is written, or no more.
     lock: Mutex<Option<File>>,
+    /// What was read and written.
+    traffic: Arc<Traffic>,
 }
 
 /// A log to be made.
@@ -109,8 +112,15 @@ impl Store {
             Err(TryLockError::Error(source)) => return Err(io_error("lock", &file, source)),
         }
         let page = read_store(&file)?;
-        let mut store =
-            Store { path: path.into(), page, key, cipher, size, lock: Mutex::new(Some(lock)) };
+        let mut store = Store {
+            path: path.into(),
+            page,
+            key,
+            cipher,
+            size,
+            lock: Mutex::new(Some(lock)),
+            traffic: Arc::default(),
+        };
         store.check_key(sealed)?;
         store.remove_unfinished()?;
         let logs = store.logs()?;
@@ -131,8 +141,15 @@ impl Store {
         let cipher: Arc<dyn Cipher> = if page.sealed { Arc::new(AesGcm) } else { Arc::new(Plain) };
         let is_readable = key.is_some() || !page.sealed;
         let key = key.filter(|_| page.sealed).cloned().unwrap_or(Secret([0; 32]));
-        let mut store =
-            Store { path: path.into(), page, key, cipher, size: 0, lock: Mutex::default() };
+        let mut store = Store {
+            path: path.into(),
+            page,
+            key,
+            cipher,
+            size: 0,
+            lock: Mutex::default(),
+            traffic: Arc::default(),
+        };
         if is_readable {
             store.check_key(page.sealed)?;
         }
@@ -305,7 +322,17 @@ impl Store {
             .map_err(|source| io_error("allocate space for", path, source))?;
         let sealer = Sealer::new(self.cipher.clone(), data)?;
         let about = new.about.clone();
-        Ok(DiskLog::create(Box::new(device), header, sealer, about, owner, time)?)
+        Ok(DiskLog::create(self.counted(device), header, sealer, about, owner, time)?)
+    }
+
+    fn counted(&self, device: impl Device + 'static) -> Box<dyn Device> {
+        Box::new(Counted { device, traffic: self.traffic.clone() })
+    }
+
+    /// Bytes read from all files of logs, and written to them, since the store was opened.
+    #[must_use]
+    pub fn traffic(&self) -> (u64, u64) {
+        self.traffic.bytes()
     }
 
     /// Opens a log: to write, if the store was opened to write.
@@ -327,12 +354,12 @@ impl Store {
         let is_whole = reading.size() >= header.shape.size();
         let device: Box<dyn Device> = if self.size > 0 && is_whole {
             let device = FileDevice::open(&path, 0);
-            Box::new(device.map_err(|source| match source.kind() {
+            self.counted(device.map_err(|source| match source.kind() {
                 ErrorKind::ResourceBusy => StoreError::Busy { path: path.clone() },
                 _ => io_error("open", &path, source),
             })?)
         } else {
-            Box::new(reading)
+            self.counted(reading)
         };
         DiskLog::open(device, header, sealer, about).map_err(problem)
     }

@@ -423,6 +423,19 @@ impl DiskLog {
         }
     }
 
+    /// When the content at an offset was written, to a commit: seconds since 1970. `None` if that is
+    /// not known.
+    pub fn written_at(&mut self, offset: u64) -> Option<u64> {
+        let segment = self.header.shape.segment();
+        if !(self.low()..self.state.tail).contains(&offset) {
+            None
+        } else if offset / segment == self.state.tail / segment {
+            Some(self.state.time)
+        } else {
+            self.footer(offset / segment).map(|footer| footer.time)
+        }
+    }
+
     /// Reads everything. Calls `progress` with the bytes that were read so far, and returns what is
     /// lost, in order.
     pub fn scrub(&mut self, progress: &mut dyn FnMut(u64)) -> Vec<Range<u64>> {

@@ -32,6 +32,7 @@ mod error;
 pub mod layout;
 mod log;
 mod seal;
+mod traffic;
 
 pub use directory::{LogFile, NewLog, Store};
 pub use error::{AppendError, Failed, HeaderError, LogName, Lost, StoreError};

@@ -148,9 +148,32 @@ pub struct StoreStatus {
     /// Bytes of content written that a crash could still take back.
     #[serde(rename = "pending_bytes")]
     pub pending: u64,
-    /// Bytes of content that were not written, because the disk was slower than the link.
+    /// Bytes read from the device since this process started.
+    #[serde(rename = "device_read_bytes")]
+    pub read: u64,
+    /// Bytes written to the device since then, with everything around content.
+    #[serde(rename = "device_written_bytes")]
+    pub device_written: u64,
+    /// Bytes written to the device within the last 24 hours, or since then.
+    #[serde(rename = "day_written_bytes")]
+    pub day_written: u64,
+    /// Bytes of content that were read to send them as references, and had been written within
+    /// the hour before.
+    #[serde(rename = "recalled_hour_bytes")]
+    pub recalled_hour: u64,
+    /// As [`StoreStatus::recalled_hour`], up to a day before.
+    #[serde(rename = "recalled_day_bytes")]
+    pub recalled_day: u64,
+    /// As [`StoreStatus::recalled_hour`], longer before.
+    #[serde(rename = "recalled_older_bytes")]
+    pub recalled_older: u64,
+    /// Bytes of content that are not on disk: they were not written, because the disk was slower
+    /// than the link, or could not be read when they were needed.
     #[serde(rename = "lost_bytes")]
     pub lost: u64,
+    /// Stretches of such content.
+    #[serde(rename = "lost_ranges")]
+    pub lost_ranges: u64,
     /// Why caches are in memory only, if they are.
     pub failure: Option<String>,
 }

@@ -197,9 +197,38 @@ const STORE: &[Field<StoreStatus>] = &[
         "lost_bytes",
         Counter,
         Bytes,
-        "Content not written, because the disk is slower than the link.",
+        "Content not on disk: not written, because the disk is slower than the link, or not readable.",
         |s| whole(s.lost),
     ),
+    field("lost_ranges", Counter, Count, "Stretches of such content.", |s| whole(s.lost_ranges)),
+    field("device_read_bytes", Counter, Bytes, "Read from the files of caches.", |s| whole(s.read)),
+    field(
+        "device_written_bytes",
+        Counter,
+        Bytes,
+        "Written to the files of caches, with everything around content.",
+        |s| whole(s.device_written),
+    ),
+    field(
+        "day_written_bytes",
+        Gauge,
+        Bytes,
+        "Of that, within the last 24 hours, or since this end started.",
+        |s| whole(s.day_written),
+    ),
+    field(
+        "recalled_hour_bytes",
+        Counter,
+        Bytes,
+        "Content read from disk and sent as references, up to an hour old.",
+        |s| whole(s.recalled_hour),
+    ),
+    field("recalled_day_bytes", Counter, Bytes, "The same, up to a day old.", |s| {
+        whole(s.recalled_day)
+    }),
+    field("recalled_older_bytes", Counter, Bytes, "The same, older than a day.", |s| {
+        whole(s.recalled_older)
+    }),
 ];
 
 const HTTPS: &[Field<HttpsStatus>] = &[

@@ -61,6 +61,13 @@ fn tunnel() -> Status {
             written: 8,
             pending: 5,
             lost: 9,
+            read: 31,
+            device_written: 32,
+            day_written: 33,
+            recalled_hour: 34,
+            recalled_day: 35,
+            recalled_older: 36,
+            lost_ranges: 37,
             failure: Some("it is full".into()),
         }),
         history: Some(HistoryStatus {

@@ -6,6 +6,7 @@
 //! nothing is queued, and a disk that is slower than the link loses content of the cache, never
 //! time of a flow.
 
+mod counts;
 mod holder;
 mod options;
 mod peer_log;
@@ -20,6 +21,7 @@ pub use options::{StoreKeyError, StoreOptions, StoreSecret};
 use crate::keys::{PublicKey, SecretKey};
 use crate::status::StoreStatus;
 use crate::sync::lock;
+use counts::Counts;
 use oncewire_flash::store::{LogName, Peer, Store};
 use oncewire_session::{Config, Logs, Side, StoreKey, Unwritten};
 use peer_log::PeerLog;
@@ -58,8 +60,7 @@ struct Shared {
     /// Notified when what was left has been written.
     settled: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
-    written: AtomicU64,
-    lost: AtomicU64,
+    counts: Counts,
     /// What sessions want to read.
     reads: Reads,
     /// Why nothing more is written.
@@ -154,8 +155,7 @@ impl ContentStore {
             wake: Condvar::new(),
             settled: Condvar::new(),
             thread: Mutex::default(),
-            written: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            counts: Counts::default(),
             reads: Reads::default(),
             failure: OnceLock::new(),
         });
@@ -204,14 +204,24 @@ impl ContentStore {
     pub fn status(&self) -> StoreStatus {
         let shared = &self.shared;
         let peers: Vec<_> = lock(&shared.peers).values().cloned().collect();
+        let (read, device_written) = shared.store.traffic();
+        let (lost, lost_ranges) = shared.counts.lost();
+        let [recalled_hour, recalled_day, recalled_older] = shared.counts.recalled();
         let mut status = StoreStatus {
             directory: shared.options.dir.display().to_string(),
             limit: shared.options.size,
             used: shared.store.used().unwrap_or(0),
             encrypted: shared.store.is_sealed(),
             peers: peers.len(),
-            written: shared.written.load(Ordering::Relaxed),
-            lost: shared.lost.load(Ordering::Relaxed),
+            written: shared.counts.written.load(Ordering::Relaxed),
+            read,
+            device_written,
+            day_written: shared.counts.within_a_day(device_written, Instant::now()),
+            recalled_hour,
+            recalled_day,
+            recalled_older,
+            lost,
+            lost_ranges,
             failure: shared.failure.get().cloned(),
             ..StoreStatus::default()
         };

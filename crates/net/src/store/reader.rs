@@ -1,6 +1,7 @@
 //! The threads that read what lies only on disk, while sessions last.
 
 use super::Shared;
+use super::peer_log::unix_time;
 use crate::sync::lock;
 use oncewire_flash::store::{Peer, StoreError};
 use oncewire_session::{FetchId, Side};
@@ -101,7 +102,17 @@ impl Shared {
                 lock(&self.reads.early).push(read.clone());
                 return Some(None);
             }
-            log.read(read.range.clone()).map(Some)
+            let bytes = log.read(read.range.clone());
+            match &bytes {
+                None => self.counts.lose(&read.range),
+                Some(_) if read.side == Side::Sending => {
+                    let at = log.disk_log().and_then(|log| log.written_at(read.range.start));
+                    let age = at.map(|at| unix_time().saturating_sub(at));
+                    self.counts.recall(read.range.end - read.range.start, age);
+                }
+                Some(_) => {}
+            }
+            bytes.map(Some)
         });
         if bytes == Some(None) {
             return;

@@ -29,6 +29,7 @@ pub(super) fn run(shared: &Weak<Shared>) {
         lock(&shared.queue).writes_left = false;
         shared.settled.notify_all();
         shared.retry_reads();
+        shared.counts.within_a_day(shared.store.traffic().1, Instant::now());
         shared.commit(stop);
         if stop {
             return;
@@ -139,9 +140,11 @@ impl Shared {
         if let Unwritten::Content(piece) = &next {
             let (stored, bytes) = (log.disk_log().map(|log| log.fill()), piece.bytes.len() as u64);
             if let Some(fill) = stored {
-                let missed = (piece.offset - piece.padding).saturating_sub(fill.tail);
-                self.lost.fetch_add(missed, Ordering::Relaxed);
-                self.written.fetch_add(bytes, Ordering::Relaxed);
+                let end = piece.offset - piece.padding;
+                if end > fill.tail {
+                    self.counts.lose(&(fill.tail..end));
+                }
+                self.counts.written.fetch_add(bytes, Ordering::Relaxed);
             }
         }
         let again = matches!(next, Unwritten::Begin(_)).then(|| next.clone());

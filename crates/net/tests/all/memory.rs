@@ -304,6 +304,11 @@ async fn a_hub_short_of_memory_keeps_what_its_peers_have_on_disk() {
     assert!(read > PEERS as u64 * 300_000, "{read} bytes came from disk");
     assert!(status.sessions.iter().all(|one| one.here.failures == 0));
     assert_eq!(logs(), begun, "no log was deleted or begun anew");
+    let store = status.store.expect("a store");
+    let [hour, day, older] = [store.recalled_hour, store.recalled_day, store.recalled_older];
+    assert!(hour >= read && (day, older) == (0, 0), "{hour} of {read} bytes: all are new");
+    assert!(store.oldest.is_some_and(|age| age < 600) && store.read > 2 * read);
+    assert!(store.device_written > store.written && store.day_written == store.device_written);
     hub.stop().await;
 
     let hub = Stored::start(disk.path(), &hub_key, &keys, to).await;
