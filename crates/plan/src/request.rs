@@ -629,6 +629,24 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_for_the_edge_decodes_at_egresses_only() {
+        let mut request = request("a d 3\na c 1");
+        request.scenario.provision.interior_memory = crate::Bytes(6e8);
+        let all = run(&request, &Unwatched).unwrap();
+        request.scenario.edge_only = true;
+        let edge = run(&request, &Unwatched).unwrap();
+        let published = all.schemes.iter().find(|one| one.scheme == Scheme::EdgeOnly).unwrap();
+        let saved = edge.evaluation.footprint.saved;
+        assert!((saved - published.footprint.saved).abs() <= 1e-6 * saved, "{saved}");
+        assert!(saved < all.evaluation.footprint.saved && saved > 0.0);
+        for planned in edge.plan.paths() {
+            let last = &edge.plan.devices()[planned.hops[0].index()].name;
+            assert!(planned.hops.len() == 1 && !planned.ranges.is_empty());
+            assert!(last.ends_with(&format!("-> {}", planned.egress)), "{last}");
+        }
+    }
+
+    #[test]
     fn headroom_is_left_free() {
         let mut request = request("a d 3\na c 1");
         request.scenario.provision.interior_memory = crate::Bytes(6e8);

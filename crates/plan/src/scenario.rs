@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Bytes, Error, Instance, LinkId, Network, NodeId, PerSecond, Placement, Profile, Provision,
-    Stage, Synthetic, Watch,
+    Stage, Synthetic, Watch, baseline,
     error::{DeviceError, RouteFileError, TopologyError, TrafficError},
     measure::Measurement,
     network::Names,
@@ -66,6 +66,9 @@ pub struct Scenario {
     pub provision: Provision,
     /// Where decoders are.
     pub decoders: Decoders,
+    /// Whether only the last device of each path decodes: edge-only redundancy elimination
+    /// ([`baseline::edge_only`]).
+    pub edge_only: bool,
     /// Devices whose sizes or speeds differ from `provision`.
     pub overrides: Vec<DeviceOverride>,
     /// How much of the traffic repeats.
@@ -95,6 +98,7 @@ impl Scenario {
             }),
             provision,
             decoders: Decoders::PerLink,
+            edge_only: false,
             overrides: Vec::new(),
         }
     }
@@ -218,7 +222,7 @@ impl Scenario {
             .map_err(invalid)?;
         }
         apply_overrides(&mut instance, &self.overrides)?;
-        Ok(instance)
+        if self.edge_only { baseline::edge_only(&instance) } else { Ok(instance) }
     }
 
     /// Reads the topology and transforms it as [`Scenario::shape`] says.

@@ -329,6 +329,10 @@ pub(crate) struct ScenarioArgs {
     /// Use one device per router instead of one per link
     #[arg(long, help_heading = "Devices")]
     pub(crate) per_router: bool,
+    /// Let only the last device of each path cache and decode its packets: edge-only redundancy
+    /// elimination
+    #[arg(long, conflicts_with = "links", help_heading = "Devices")]
+    pub(crate) edge_only: bool,
     /// File of devices that differ: `device memory operations`, separated by tabs; a device is a
     /// router, or a link as `from -> to`
     #[arg(long, value_name = "FILE", help_heading = "Devices")]

@@ -70,6 +70,7 @@ impl Scenario {
                 None if args.per_router => Decoders::PerRouter,
                 None => Decoders::PerLink,
             },
+            edge_only: args.edge_only,
             overrides: args.devices.as_deref().map(overrides).transpose()?.unwrap_or_default(),
             redundancy: first.redundancy,
         };
@@ -377,5 +378,8 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
             if args.per_router { "one per router" } else { "one per link and direction" }.into(),
         ),
     ]);
+    if args.edge_only {
+        settings.push(("decoding", "only at the last device of each path".into()));
+    }
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
