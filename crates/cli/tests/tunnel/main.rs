@@ -19,6 +19,8 @@ mod https_support;
 #[cfg(target_os = "linux")]
 mod hubs;
 #[cfg(target_os = "linux")]
+mod lab;
+#[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod link_protocols;
