@@ -1,6 +1,8 @@
 //! Runs one end of a tunnel as a process: signals and the status socket.
 
 use crate::admin::{Admin, AdminServer, Answers, Pages};
+#[cfg(target_os = "linux")]
+use crate::admin::{Site, Watched, of_node};
 use crate::client::{ConnectConfig, Connection, connect};
 use crate::egress::Egress;
 use crate::endpoint::{Endpoint, NetError};
@@ -394,7 +396,7 @@ pub(crate) fn bind_status(path: &Path) -> Result<UnixListener, NetError> {
     Ok(listener)
 }
 
-async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetError> {
+pub(crate) async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetError> {
     let Some(admin) = admin else { return Ok(None) };
     let server = AdminServer::bind(admin)
         .await
@@ -403,7 +405,8 @@ async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetErr
     Ok(Some(server))
 }
 
-/// Runs a node of a network until SIGTERM or SIGINT. `render` formats its state for the status socket.
+/// Runs a node of a network until SIGTERM or SIGINT. `site` formats its state for the status socket, and
+/// for `admin`.
 /// On SIGHUP, `reload` reads the manifests of a new plan, which is brought in while packets flow.
 ///
 /// # Errors
@@ -412,7 +415,7 @@ async fn bind_admin(admin: Option<&Admin>) -> Result<Option<AdminServer>, NetErr
 pub fn run_node(
     config: NodeConfig,
     status: Option<&Path>,
-    render: fn(&NodeStatus) -> String,
+    (admin, site): (Option<Admin>, Site<NodeStatus>),
     reload: impl Fn() -> Result<Manifests, String>,
     ready: impl FnOnce(&NodeStatus),
 ) -> Result<(), NodeError> {
@@ -423,12 +426,18 @@ pub fn run_node(
         let hup = signal(SignalKind::hangup());
         let mut hup = hup.map_err(|error| failed(NetError::Runtime(error)))?;
         let socket = status.map(bind_status).transpose().map_err(failed)?;
+        let admin = bind_admin(admin.as_ref()).await.map_err(failed)?;
         let (secret, controller) = (config.secret.clone(), config.controller.clone());
         let node = Arc::new(crate::node::start(config)?);
         let mut answering = JoinSet::new();
         if let Some(listener) = socket {
             let node = node.clone();
-            answering.spawn(answer(listener, move || render(&node.status())));
+            answering.spawn(answer(listener, move || (site.status)(&node.status())));
+        }
+        if let Some(admin) = admin {
+            let node = node.clone();
+            let state = move || Some(node.status());
+            answering.spawn(admin.run(Watched { state, site, metrics: of_node }));
         }
         answering.spawn(crate::node::follow(node.clone(), secret, controller));
         ready(&node.status());

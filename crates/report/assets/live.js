@@ -98,7 +98,7 @@
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && !paused) ask();
   });
-  price.form.hidden = false;
+  price.form.hidden = "none" in price.form.dataset;
   price.form.addEventListener("submit", (happened) => happened.preventDefault());
   price.addEventListener("change", () => {
     history.replaceState(null, "", price.value ? "#price=" + encodeURIComponent(price.value) : location.pathname);

@@ -1,6 +1,6 @@
 //! Arguments of `controller`.
 
-use super::process::LogArgs;
+use super::process::{AdminArgs, LogArgs};
 use super::tunnel::{FileArgs, RoleName};
 use super::values::{defaults, duration, parsed, text};
 use crate::quantity::{parse_size, parse_time};
@@ -78,6 +78,9 @@ pub(crate) struct ControllerRunArgs {
     pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
+    pub(crate) watched: AdminArgs,
+    #[command(flatten)]
+    #[serde(skip)]
     pub(crate) logging: LogArgs,
 }
 
@@ -91,7 +94,8 @@ impl FileArgs for ControllerRunArgs {
     const ROLE: RoleName = RoleName::Controller;
 
     fn from_toml(text: &str) -> Result<ControllerRunArgs, toml::de::Error> {
-        Ok(ControllerRunArgs { logging: toml::from_str(text)?, ..toml::from_str(text)? })
+        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
+        Ok(ControllerRunArgs { watched, logging, ..toml::from_str(text)? })
     }
 }
 

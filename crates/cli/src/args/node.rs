@@ -1,7 +1,7 @@
 //! Arguments of `node`.
 
 use super::link::{device, listen, networks, parse_device, parse_listen, parse_network, path_mtu};
-use super::process::LogArgs;
+use super::process::{AdminArgs, LogArgs};
 use super::tunnel::{FileArgs, RoleName};
 use super::values::{defaults, duration, parsed};
 use crate::quantity::{parse_size, parse_time};
@@ -106,6 +106,9 @@ pub(crate) struct NodeArgs {
     pub(crate) status: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
+    pub(crate) watched: AdminArgs,
+    #[command(flatten)]
+    #[serde(skip)]
     pub(crate) logging: LogArgs,
 }
 
@@ -119,7 +122,8 @@ impl FileArgs for NodeArgs {
     const ROLE: RoleName = RoleName::Node;
 
     fn from_toml(text: &str) -> Result<NodeArgs, toml::de::Error> {
-        Ok(NodeArgs { logging: toml::from_str(text)?, ..toml::from_str(text)? })
+        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
+        Ok(NodeArgs { watched, logging, ..toml::from_str(text)? })
     }
 }
 

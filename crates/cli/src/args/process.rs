@@ -37,6 +37,27 @@ impl Default for WatchArgs {
     }
 }
 
+/// How a node or a controller is watched over HTTP.
+#[derive(Clone, Debug, Args, Deserialize)]
+#[serde(default)]
+pub(crate) struct AdminArgs {
+    /// Answer over HTTP on [address:]port: a page for browsers at /, /metrics for Prometheus, /status
+    /// as JSON. A port alone is on loopback
+    #[arg(long, value_name = "ADDRESS", help_heading = "Process")]
+    #[serde(deserialize_with = "some_text")]
+    pub(crate) admin: Option<AdminAddress>,
+    /// File with the token that requests to --admin must show, as a bearer token or a password.
+    /// Required if the address is not on loopback
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub(crate) admin_token: Option<PathBuf>,
+}
+
+impl Default for AdminArgs {
+    fn default() -> AdminArgs {
+        defaults()
+    }
+}
+
 /// What a process logs.
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default)]

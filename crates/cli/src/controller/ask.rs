@@ -67,7 +67,7 @@ fn socket(asked: &AskArgs) -> PathBuf {
 }
 
 /// Text of another process: one line.
-fn line(text: &str) -> String {
+pub(super) fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
 }
 
@@ -162,6 +162,30 @@ fn status_report(status: &Value) -> Report {
         about = about
             .text(format!("{} of nodes have no way to each other", counted(cut as u64, "pair")));
     }
+    let mut sections = vec![about, self::nodes(nodes)];
+    let mut notes = Section::new("notes", "Notes");
+    let mut any = false;
+    for node in nodes {
+        let name = line(text(node, "name").unwrap_or_default());
+        if let Some(why) = text(node, "refused") {
+            notes = notes.text(format!("{name} refuses the plan: {}", line(why)));
+            any = true;
+        }
+        let down = node["down"].as_array().unwrap_or(&none);
+        if !down.is_empty() {
+            let down: Vec<String> = down.iter().filter_map(Value::as_str).map(line).collect();
+            notes = notes.text(format!("{name} does not reach {}", down.join(", ")));
+            any = true;
+        }
+    }
+    if any {
+        sections.push(notes);
+    }
+    Report { kind: "Status", title: "controller".into(), sections, ..Report::default() }
+}
+
+/// The table of nodes.
+pub(super) fn nodes(nodes: &[Value]) -> Section {
     let columns = [
         ("node", Unit::Text),
         ("state", Unit::Text),
@@ -188,27 +212,20 @@ fn status_report(status: &Value) -> Report {
         [name, state, plan, enters, repeats, sent].map(Cell::from).to_vec()
     };
     let table = Table::new("nodes", "", &columns, nodes.iter().map(row).collect());
-    let mut sections =
-        vec![about, Section::new("nodes", "Nodes").table(TableView::complete(table))];
-    let mut notes = Section::new("notes", "Notes");
-    let mut any = false;
-    for node in nodes {
-        let name = line(text(node, "name").unwrap_or_default());
-        if let Some(why) = text(node, "refused") {
-            notes = notes.text(format!("{name} refuses the plan: {}", line(why)));
-            any = true;
-        }
-        let down = node["down"].as_array().unwrap_or(&none);
-        if !down.is_empty() {
-            let down: Vec<String> = down.iter().filter_map(Value::as_str).map(line).collect();
-            notes = notes.text(format!("{name} does not reach {}", down.join(", ")));
-            any = true;
-        }
-    }
-    if any {
-        sections.push(notes);
-    }
-    Report { kind: "Status", title: "controller".into(), sections, ..Report::default() }
+    Section::new("nodes", "Nodes").table(TableView::complete(table))
+}
+
+/// The links that are down, as their ends see them.
+pub(super) fn links(nodes: &[Value]) -> Section {
+    let ends = nodes.iter().flat_map(|node| {
+        let down = node["down"].as_array().map_or(&[][..], Vec::as_slice);
+        let name = text(node, "name").unwrap_or_default();
+        down.iter().filter_map(Value::as_str).map(move |other| [name, other])
+    });
+    let rows = ends.map(|ends| ends.map(|name| Cell::from(line(name))).to_vec()).collect();
+    let columns = [("node", Unit::Text), ("does not reach", Unit::Text)];
+    let table = Table::new("links", "", &columns, rows);
+    Section::new("links", "Links that are down").table(TableView::complete(table))
 }
 
 fn why_report(from: &str, to: &str, why: &Value) -> Report {

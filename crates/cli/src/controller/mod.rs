@@ -1,6 +1,7 @@
 //! `oncewire controller`.
 
 mod ask;
+mod page;
 
 use crate::args::{ControllerArgs, ControllerRunArgs};
 use crate::failure::{Failure, Outcome, without_number};
@@ -46,6 +47,7 @@ fn socket() -> Option<PathBuf> {
 
 fn serve(options: &Options<ControllerRunArgs>) -> Outcome {
     let (config, args) = (config(options)?, &options.args);
+    let admin = tunnel::plain_admin(options, &args.watched)?;
     let socket = args.socket.clone().or_else(socket);
     let log = tunnel::start_log(&args.logging, false);
     if socket.is_none() {
@@ -55,6 +57,7 @@ fn serve(options: &Options<ControllerRunArgs>) -> Outcome {
     let ended = controller::run(
         config,
         socket.as_deref(),
+        (admin, page::site()),
         |line| serde_json::from_slice::<Request>(line).map_err(|error| error.to_string()),
         |answer: &Answer| serde_json::to_string(answer).unwrap_or_default() + "\n",
         |address| tracing::info!(%address, %key, network, "started"),

@@ -1,5 +1,7 @@
 //! `oncewire node`.
 
+mod page;
+
 use crate::args::NodeArgs;
 use crate::failure::{Failure, Outcome, note, without_number};
 use crate::format::counted;
@@ -24,6 +26,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let options = Options::<NodeArgs>::read(given)?;
     let config = config(&options)?;
     let args = &options.args;
+    let admin = tunnel::plain_admin(&options, &args.watched)?;
     let log = tunnel::start_log(&args.logging, false);
     let ready = |status: &NodeStatus| {
         let NodeStatus { name, plan_version, hops, .. } = status;
@@ -32,7 +35,7 @@ pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let ended = daemon::run_node(
         config,
         args.status.as_deref(),
-        |status| crate::status::text::render(status),
+        (admin, page::site()),
         || match &args.manifests {
             Some(directory) => manifests(directory).map_err(|failure| failure.to_string()),
             None => Err("plans come from the controller".into()),

@@ -36,7 +36,7 @@ pub(crate) fn pages(price: Option<Price>) -> Pages {
     let page = move |view: &View<'_>| {
         let report = report(view, at_first.as_ref());
         let price = at_first.as_ref().map(ToString::to_string).unwrap_or_default();
-        let made = html::live(&report, &TEXTS, &Live { path: PATH, price: &price });
+        let made = html::live(&report, &TEXTS, &Live { path: PATH, price: Some(&price) });
         Page { html: made.html, policy: made.policy }
     };
     let update = |view: &View<'_>| {

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use sums::Sums;
 
 /// What the page for browsers calls its first section.
-const TEXTS: Texts = Texts { summary: "Summary", numbers: "--json" };
+pub(crate) const TEXTS: Texts = Texts { summary: "Summary", numbers: "--json" };
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     if args.report.as_deref() == Some(Path::new("-")) {

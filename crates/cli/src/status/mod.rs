@@ -3,7 +3,7 @@
 mod https;
 mod link;
 #[cfg(target_os = "linux")]
-mod node;
+pub(crate) mod node;
 pub(crate) mod text;
 mod tunnel;
 

@@ -3,7 +3,7 @@
 use super::link;
 use crate::format::{self, counted};
 use oncewire_net::node::NodeCounters;
-use oncewire_net::status::{LinkStatus, MetricUnit, Metrics};
+use oncewire_net::status::{LinkStatus, Metric, MetricUnit, Metrics, NodeStatus};
 use oncewire_report::{Cell, Report, Section, Table, TableView, Unit};
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,9 +58,21 @@ pub(super) fn report(document: &Value) -> Result<Report, serde_json::Error> {
     Ok(Report { kind: "Status", title: "node".into(), sections, ..Report::default() })
 }
 
+/// The sections of the page: what each neighbor's connection is like, and all counters.
+pub(crate) fn live(status: &NodeStatus) -> Vec<Section> {
+    let value = |metric: &Metric| {
+        status.carried.list().find(|one| one.0.name == metric.name).map(|(_, value)| value)
+    };
+    vec![link::states(&status.hops.peers), counters_by(value)]
+}
+
 fn carried(document: &Value) -> Section {
-    let row = |metric: &oncewire_net::status::Metric| {
-        let value = document["carried"][metric.name].as_u64().filter(|&value| value > 0)?;
+    counters_by(|metric| document["carried"][metric.name].as_u64())
+}
+
+fn counters_by(value: impl Fn(&Metric) -> Option<u64>) -> Section {
+    let row = |metric: &Metric| {
+        let value = value(metric).filter(|&value| value > 0)?;
         let shown = match metric.unit {
             MetricUnit::Bytes => format::number(value as f64, Unit::Bytes),
             _ => format::count_of(value),

@@ -2,11 +2,23 @@
 
 use super::Options;
 use crate::args::admin::AdminAddress;
+#[cfg(target_os = "linux")]
+use crate::args::process::AdminArgs;
 use crate::args::process::WatchArgs;
 use crate::args::tunnel::FileArgs;
 use crate::failure::{Failure, Outcome};
 use oncewire_net::admin::{Admin, Token, TokenError};
 use std::path::Path;
+
+/// The same of a node or a controller.
+#[cfg(target_os = "linux")]
+pub(crate) fn plain_admin<A: FileArgs>(
+    options: &Options<A>,
+    args: &AdminArgs,
+) -> Outcome<Option<Admin>> {
+    let AdminArgs { admin: address, admin_token } = args.clone();
+    admin(options, &WatchArgs { admin: address, admin_token, ..WatchArgs::default() })
+}
 
 /// Where a process answers over HTTP, if it does.
 pub(crate) fn admin<A: FileArgs>(options: &Options<A>, args: &WatchArgs) -> Outcome<Option<Admin>> {

@@ -13,6 +13,8 @@ use crate::quantity::{binary, size};
 use crate::status::text as status_text;
 use crate::stdout;
 pub(crate) use admin::admin;
+#[cfg(target_os = "linux")]
+pub(crate) use admin::plain_admin;
 use clap::ArgMatches;
 use config::Process;
 pub(crate) use config::{describe_client, describe_server};

@@ -94,11 +94,11 @@ fn rules_and_dashboard_name_metrics_that_exist() {
     assert!(known.len() > 80, "{known:?}");
     for file in ["alerts.yml", "dashboard.json"] {
         let used = names(&std::fs::read_to_string(examples().join(file)).unwrap());
-        // Those of links are checked beside their definitions.
-        let unknown: Vec<_> = used
-            .iter()
-            .filter(|name| !known.contains(*name) && !name.starts_with("oncewire_link_"))
-            .collect();
+        // Those of links, nodes and controllers are checked beside their definitions.
+        let elsewhere = ["oncewire_link_", "oncewire_node_", "oncewire_controller_"];
+        let is_elsewhere = |name: &str| elsewhere.iter().any(|prefix| name.starts_with(prefix));
+        let unknown: Vec<_> =
+            used.iter().filter(|name| !known.contains(*name) && !is_elsewhere(name)).collect();
         assert!(unknown.is_empty() && used.len() > 10, "{file}: {unknown:?}");
     }
     // And the document says of each alert what to do.

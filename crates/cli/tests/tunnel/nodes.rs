@@ -324,6 +324,8 @@ impl Controlled {
             "30M",
             "--interval",
             "1s",
+            "--admin",
+            "7078",
         ]);
         for (option, file) in
             [("key", "c.key"), ("topology", "net.json"), ("store", "c.redb"), ("socket", "c.sock")]
@@ -338,7 +340,7 @@ impl Controlled {
         let controller = format!("{}@10.99.0.2:7080", self.key);
         let file = self.place(&format!("{}.plan", NODES[node]));
         let plan = ["--controller", &controller, "--plan-file", file.to_str().unwrap()];
-        self.network.start_with(node, &plan, &[])
+        self.network.start_with(node, &plan, &["--admin", "7079"])
     }
 
     /// What the controller answers; nothing if there is none.
@@ -347,6 +349,42 @@ impl Controlled {
         command.arg("controller").args(verb).arg("--json");
         let output = finish(command.arg("--socket").arg(self.place("c.sock")));
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// What the admin address at a port of a node's namespace answers.
+    fn get(&self, node: usize, place: &str) -> String {
+        let mut client = self.network.command(node, "curl");
+        let output =
+            finish(client.args(["-sS", "--fail"]).arg(format!("http://127.0.0.1:{place}")));
+        assert!(output.status.success(), "{place}: {}", crate::support::text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Both admin addresses: metrics, state and a page.
+    fn is_watched(&self) {
+        // Another plan may be on its way.
+        for line in
+            ["oncewire_controller_nodes_done 4", "oncewire_controller_node_connected{node=\"C\"} 1"]
+        {
+            wait_until(line, || self.get(1, "7078/metrics").lines().any(|one| one == line));
+        }
+        let status: serde_json::Value = serde_json::from_str(&self.get(1, "7078/status")).unwrap();
+        assert_eq!(status["network"], "star");
+        let page = self.get(1, "7078/");
+        assert!(page.contains("controller of star") && page.contains("carry out"), "{page}");
+        wait_until("the page says so", || {
+            let update: serde_json::Value =
+                serde_json::from_str(&self.get(1, "7078/update")).unwrap();
+            update["headline"] == "All nodes carry out the plan."
+        });
+        for line in ["oncewire_node_controller_connected 1", "oncewire_node_settled 1"] {
+            wait_until(line, || self.get(0, "7079/metrics").lines().any(|one| one == line));
+        }
+        let metrics = self.get(0, "7079/metrics");
+        assert!(metrics.contains("oncewire_link_peer_up{"), "{metrics}");
+        assert!(self.get(0, "7079/").contains("Node A is connected with all neighbors."));
+        let update: serde_json::Value = serde_json::from_str(&self.get(0, "7079/update")).unwrap();
+        assert_eq!(update["positive"], true);
     }
 
     fn said(&self) -> String {
@@ -374,6 +412,10 @@ fn a_controller_plans_from_what_nodes_measure() {
     let (curl, python) = (need_tool!("curl"), need_tool!("python3"));
     let Some(mut net) = Controlled::new() else { return };
     wait_until("all nodes carry out a plan", || net.settled(&[0, 1, 2, 3]).is_some());
+    for end in &net.ends {
+        wait_until("all neighbors are connected", || end.is_up());
+    }
+    net.is_watched();
     // The first plan needs no links between nodes.
     wait_until("packets arrive", || net.network.ping(0, &["-c", "5", "10.3.0.1"]));
     // A and C have most of the traffic, and the same content again and again.

@@ -14,7 +14,7 @@ const LONGEST_LABEL: usize = 128;
 
 /// Families by name, so that all samples of one stand together, as the format requires.
 #[derive(Default)]
-struct Families(BTreeMap<String, MetricFamily>);
+pub(super) struct Families(BTreeMap<String, MetricFamily>);
 
 impl Families {
     fn push(
@@ -57,7 +57,7 @@ impl Families {
         family.mut_metric().push(metric);
     }
 
-    fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, String)], value: f64) {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, String)], value: f64) {
         self.push(name, MetricKind::Gauge, help, labels, value);
     }
 }
@@ -82,6 +82,7 @@ fn name(sample: &Sample) -> String {
         "dropped" => "link_dropped_",
         "https" => "https_",
         "store" => "store_",
+        "node" => "node_",
         "peer" => "link_peer_",
         "peer_sent" => "link_peer_sent_",
         "peer_received" => "link_peer_received_",
@@ -119,51 +120,70 @@ fn of_sessions(families: &mut Families, status: &Status) {
     }
 }
 
+impl Families {
+    /// What runs.
+    pub(super) fn about(&mut self, version: &str, role: &str, key: &str) {
+        let about = [("version", version), ("role", role), ("key", key)];
+        let about = about.map(|(name, value)| (name, value.to_owned()));
+        self.gauge("oncewire_build_info", "1, with what runs as labels.", &about, 1.0);
+    }
+
+    fn samples(&mut self, samples: &[Sample]) {
+        let left_out = samples.len().saturating_sub(MOST_SAMPLES);
+        for sample in samples.iter().take(MOST_SAMPLES) {
+            let metric = sample.metric;
+            let help = metric.help.replace("microseconds", "seconds");
+            self.push(&name(sample), metric.kind, &help, &sample.labels, value(sample));
+        }
+        let help = "Samples that this exposition leaves out, because there are too many sessions.";
+        self.gauge("oncewire_left_out_samples", help, &[], left_out as f64);
+    }
+
+    /// The text, with what the system knows of the process.
+    pub(super) fn text(mut self) -> String {
+        #[cfg(target_os = "linux")]
+        for metric in super::process::measure() {
+            self.push(metric.name, metric.kind, metric.help, &[], metric.value);
+        }
+        let families: Vec<MetricFamily> = self.0.into_values().collect();
+        let mut text = Vec::new();
+        // Fails only if a family is empty or has no name, and leaves what it wrote before.
+        let _ = TextEncoder::new().encode(&families, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
 /// All metrics of a process, in the text format of Prometheus, version 0.0.4: names `oncewire_*`
 /// with base units, and `process_*` as other exporters have them.
 pub fn exposition(document: &Document) -> String {
     let mut families = Families::default();
-    let (version, role, key) = match document {
+    let (version, role, key, history) = match document {
         Document::Tunnel(status) => {
             let role = match status.role {
                 Role::Serve => "serve",
                 Role::Connect => "connect",
             };
             of_sessions(&mut families, status);
-            (&status.version, role, &status.key)
+            (&status.version, role, &status.key, &status.history)
         }
-        Document::Link(status) => (&status.version, "link", &status.key),
+        Document::Link(status) => (&status.version, "link", &status.key, &status.history),
     };
-    let about = [("version", version.clone()), ("role", role.to_owned()), ("key", key.clone())];
-    families.gauge("oncewire_build_info", "1, with what runs as labels.", &about, 1.0);
-
-    let history = match document {
-        Document::Tunnel(status) => &status.history,
-        Document::Link(status) => &status.history,
-    };
+    families.about(version, role, key);
     if let Some(history) = history {
         let help = "1 if the history file is recorded to, 0 if that failed.";
         let value = f64::from(u8::from(history.recording));
         families.gauge("oncewire_history_recording", help, &[], value);
     }
+    families.samples(&document.samples());
+    families.text()
+}
 
-    let samples = document.samples();
-    let left_out = samples.len().saturating_sub(MOST_SAMPLES);
-    for sample in samples.iter().take(MOST_SAMPLES) {
-        let metric = sample.metric;
-        let help = metric.help.replace("microseconds", "seconds");
-        families.push(&name(sample), metric.kind, &help, &sample.labels, value(sample));
-    }
-    let help = "Samples that this exposition leaves out, because there are too many sessions.";
-    families.gauge("oncewire_left_out_samples", help, &[], left_out as f64);
-
-    #[cfg(target_os = "linux")]
-    for metric in super::process::measure() {
-        families.push(metric.name, metric.kind, metric.help, &[], metric.value);
-    }
-    let families: Vec<MetricFamily> = families.0.into_values().collect();
-    let mut text = Vec::new();
-    // Fails only if a family is empty or has no name, and leaves what it wrote before.
-    let _ = TextEncoder::new().encode(&families, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+/// The same of a node of a network: `oncewire_node_*` of the node, `oncewire_link_*` of its hops to
+/// neighbors.
+#[cfg(target_os = "linux")]
+pub(crate) fn of_node(status: &crate::status::NodeStatus) -> String {
+    let mut families = Families::default();
+    families.about(&status.hops.version, "node", &status.hops.key);
+    families.samples(&status.samples());
+    families.text()
 }

@@ -5,6 +5,8 @@
 //! must not be talked into reading it for another site: answers have no CORS headers, and without a
 //! token the `Host` has to be a loopback name.
 
+#[cfg(target_os = "linux")]
+mod controlled;
 mod exposition;
 mod page;
 #[cfg(target_os = "linux")]
@@ -15,9 +17,11 @@ mod tests;
 mod token;
 
 pub use exposition::exposition;
-pub use page::{Page, Pages, View};
+pub use page::{Page, Pages, Site, View};
 pub(crate) use server::{AdminServer, Answers};
 pub use token::{Token, TokenError};
+#[cfg(target_os = "linux")]
+pub(crate) use {controlled::of_controller, exposition::of_node, server::Watched};
 
 use std::net::SocketAddr;
 

@@ -35,6 +35,17 @@ pub struct Pages {
     pub update: Arc<dyn Fn(&View<'_>) -> String + Send + Sync>,
 }
 
+/// Makes the answers of a process whose state is a `T`: a node, or a controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<T> {
+    /// The state as JSON, at `/status`.
+    pub status: fn(&T) -> String,
+    /// The page at `/`.
+    pub page: fn(&T) -> Page,
+    /// New data for that page, as JSON, at `/update`.
+    pub update: fn(&T) -> String,
+}
+
 impl std::fmt::Debug for Pages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pages")

@@ -1,7 +1,7 @@
 //! HTTP on the admin address.
 
 use super::page::price;
-use super::{Admin, Page, Pages, Token, View, exposition};
+use super::{Admin, Page, Pages, Site, Token, View, exposition};
 use crate::history::History;
 use crate::status::Document;
 use crate::unauthenticated::PendingConnections;
@@ -64,12 +64,12 @@ impl AdminServer {
     }
 
     /// Answers requests, for ever.
-    pub(crate) async fn run<D: Fn() -> Document + Send + Sync + 'static>(
-        self,
-        answers: Answers<D>,
-    ) {
-        let state =
-            Arc::new(State { token: self.token, answers, work: Arc::new(Semaphore::new(1)) });
+    pub(crate) async fn run(self, source: impl Source) {
+        let state = Arc::new(State {
+            token: self.token,
+            source: Arc::new(source),
+            work: Arc::new(Semaphore::new(1)),
+        });
         let connections = PendingConnections::new(MOST_CONNECTIONS);
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -96,7 +96,47 @@ impl AdminServer {
     }
 }
 
-/// What requests are answered from.
+/// What requests are answered from. `None` if the state of the process is not known.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// The page for browsers.
+    fn page(&self) -> Option<Page>;
+    /// New data for it, with the price that the request has.
+    fn update(&self, price: Option<&str>) -> Option<String>;
+    /// Metrics for Prometheus.
+    fn metrics(&self) -> Option<String>;
+    /// The state as JSON.
+    fn status(&self) -> Option<String>;
+}
+
+/// The source of a process whose state is a `T`.
+pub(crate) struct Watched<S, T> {
+    /// The state of the process.
+    pub(crate) state: S,
+    /// Writes it for browsers and programs.
+    pub(crate) site: Site<T>,
+    /// Writes it for Prometheus.
+    pub(crate) metrics: fn(&T) -> String,
+}
+
+impl<S: Fn() -> Option<T> + Send + Sync + 'static, T: 'static> Source for Watched<S, T> {
+    fn page(&self) -> Option<Page> {
+        (self.state)().as_ref().map(self.site.page)
+    }
+
+    fn update(&self, _price: Option<&str>) -> Option<String> {
+        (self.state)().as_ref().map(self.site.update)
+    }
+
+    fn metrics(&self) -> Option<String> {
+        (self.state)().as_ref().map(self.metrics)
+    }
+
+    fn status(&self) -> Option<String> {
+        (self.state)().as_ref().map(self.site.status)
+    }
+}
+
+/// The source of a tunnel or a link.
 pub(crate) struct Answers<D> {
     /// The state of the process.
     pub(crate) document: D,
@@ -106,14 +146,34 @@ pub(crate) struct Answers<D> {
     pub(crate) pages: Pages,
 }
 
-struct State<D> {
+impl<D: Fn() -> Document + Send + Sync + 'static> Source for Answers<D> {
+    fn page(&self) -> Option<Page> {
+        let document = (self.document)();
+        Some((self.pages.page)(&View { document: &document, history: &self.history, price: None }))
+    }
+
+    fn update(&self, price: Option<&str>) -> Option<String> {
+        let document = (self.document)();
+        Some((self.pages.update)(&View { document: &document, history: &self.history, price }))
+    }
+
+    fn metrics(&self) -> Option<String> {
+        Some(exposition(&(self.document)()))
+    }
+
+    fn status(&self) -> Option<String> {
+        Some((self.render)(&(self.document)()))
+    }
+}
+
+struct State {
     token: Option<Token>,
-    answers: Answers<D>,
+    source: Arc<dyn Source>,
     /// For what makes one answer: others wait, so that requests take one thread at most.
     work: Arc<Semaphore>,
 }
 
-impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
+impl State {
     async fn answer(self: &Arc<Self>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let text = "text/plain; charset=utf-8";
         if let Err(status) = self.permit(request) {
@@ -129,26 +189,17 @@ impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
             return response(StatusCode::METHOD_NOT_ALLOWED, text, "Only GET and HEAD\n".into());
         }
         match request.uri().path() {
-            "/" => {
-                let pages = self.answers.pages.clone();
-                let made = self.made(move |view| (pages.page)(&View { price: None, ..view })).await;
-                page(made)
-            }
+            "/" => page(self.made(|source| source.page()).await),
             "/update" => {
                 let price = price(request.uri().query().unwrap_or_default());
-                let pages = self.answers.pages.clone();
-                let made = self
-                    .made(move |view| (pages.update)(&View { price: price.as_deref(), ..view }));
+                let made = self.made(move |source| source.update(price.as_deref()));
                 answer(made.await, "application/json")
             }
             "/metrics" => {
-                let made = self.made(|view| exposition(view.document)).await;
+                let made = self.made(|source| source.metrics()).await;
                 answer(made, "text/plain; version=0.0.4; charset=utf-8")
             }
-            "/status" => {
-                let render = self.answers.render;
-                answer(self.made(move |view| render(view.document)).await, "application/json")
-            }
+            "/status" => answer(self.made(|source| source.status()).await, "application/json"),
             _ => response(StatusCode::NOT_FOUND, text, format!("Not found. {PATHS}")),
         }
     }
@@ -156,17 +207,16 @@ impl<D: Fn() -> Document + Send + Sync + 'static> State<D> {
     /// Makes an answer of the state on another thread: a hub has many sessions.
     async fn made<T: Send + 'static>(
         self: &Arc<Self>,
-        make: impl FnOnce(View<'_>) -> T + Send + 'static,
+        make: impl FnOnce(&dyn Source) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let state = self.clone();
         // Nobody may be waiting any more when the answer is made: the permit stays with the work.
         let permit = self.work.clone().acquire_owned().await.ok()?;
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let Answers { document, history, .. } = &state.answers;
-            make(View { document: &document(), history, price: None })
+            make(&*state.source)
         });
-        made.await.ok()
+        made.await.ok().flatten()
     }
 
     /// Whether the request may be answered.

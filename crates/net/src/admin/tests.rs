@@ -340,6 +340,50 @@ fn examples_name_metrics_of_links_that_exist() {
     assert!(used > 2);
 }
 
+/// Every metric of a node or a controller that the examples name exists.
+#[test]
+#[cfg(target_os = "linux")]
+fn examples_name_metrics_of_networks_that_exist() {
+    let controller = crate::node::MemberStatus::default();
+    let node = crate::status::NodeStatus {
+        name: "A".into(),
+        plan_version: 3,
+        next_plan: None,
+        settled: true,
+        neighbors: Vec::new(),
+        cached_bytes: 5,
+        cached_packets: 1,
+        carried: crate::node::NodeCounters { entered_bytes: 7, ..Default::default() },
+        hops: LinkStatus::default(),
+        controller: Some(controller),
+    };
+    let of_node = super::of_node(&node);
+    let samples = read(&of_node);
+    assert_eq!(samples["oncewire_node_entered_bytes_total"], 7.0);
+    assert_eq!(samples["oncewire_node_plan_version"], 3.0);
+    assert_eq!(samples["oncewire_node_controller_connected"], 0.0);
+    let status = crate::controller::Status::sample();
+    let of_controller = super::of_controller(&status);
+    let samples = read(&of_controller);
+    assert_eq!(samples["oncewire_controller_node_connected{node=\"B\"}"], 0.0);
+    assert_eq!(samples["oncewire_controller_nodes_connected"], 1.0);
+    let mut used = 0;
+    for file in ["alerts.yml", "dashboard.json"] {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/monitoring/");
+        let text = std::fs::read_to_string(format!("{place}{file}")).unwrap();
+        for prefix in ["oncewire_node_", "oncewire_controller_"] {
+            for (at, _) in text.match_indices(prefix) {
+                let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+                let name: String = text[at..].chars().take_while(is_part).collect();
+                let line = format!("# TYPE {name} ");
+                assert!(of_node.contains(&line) || of_controller.contains(&line), "{file}: {name}");
+                used += 1;
+            }
+        }
+    }
+    assert!(used > 8);
+}
+
 #[tokio::test]
 async fn one_answer_is_made_at_a_time_even_if_nobody_waits() {
     use std::sync::Mutex;

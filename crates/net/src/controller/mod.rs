@@ -15,6 +15,7 @@ mod store;
 pub(crate) mod wire;
 
 pub use explain::{Hop, Why};
+pub(crate) use operator::Node as NodeState;
 pub use operator::{Answer, Request, Status};
 pub use run::run;
 pub use store::ControllerStoreError;

@@ -67,51 +67,52 @@ pub enum Answer {
 /// The state of a controller: times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
-    format: u32,
-    role: &'static str,
-    version: String,
-    key: String,
-    address: String,
-    uptime: f64,
-    network: String,
-    plan: u64,
-    reason: Option<String>,
+    pub(crate) format: u32,
+    pub(crate) role: &'static str,
+    pub(crate) version: String,
+    pub(crate) key: String,
+    pub(crate) address: String,
+    pub(crate) uptime: f64,
+    pub(crate) network: String,
+    pub(crate) plan: u64,
+    pub(crate) reason: Option<String>,
     /// Bytes times links per second without the plan, and saved, as planned.
-    footprint: Option<[f64; 2]>,
-    seconds_since_plan: Option<f64>,
-    planning: bool,
-    failed: Option<String>,
-    rollout: Option<Progress>,
-    unreachable: Vec<(String, String)>,
-    nodes: Vec<Node>,
+    pub(crate) footprint: Option<[f64; 2]>,
+    pub(crate) seconds_since_plan: Option<f64>,
+    pub(crate) planning: bool,
+    pub(crate) failed: Option<String>,
+    pub(crate) rollout: Option<Progress>,
+    pub(crate) unreachable: Vec<(String, String)>,
+    pub(crate) nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Progress {
+pub(crate) struct Progress {
     /// Nodes that carry out the plan alone, of all.
-    done: usize,
-    of: usize,
+    pub(crate) done: usize,
+    pub(crate) of: usize,
     /// Time from the first to the last node that had it.
-    spread: Option<f64>,
+    pub(crate) spread: Option<f64>,
     /// Time until all carried it out alone.
-    seconds: Option<f64>,
+    pub(crate) seconds: Option<f64>,
 }
 
+/// The state of a node, as its controller sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Node {
-    name: String,
-    phase: &'static str,
-    version: Option<String>,
-    plan: Option<u64>,
-    round_trip: Option<f64>,
-    memory: Option<u64>,
-    drained: bool,
-    refused: Option<String>,
-    down: Vec<String>,
-    bytes_per_second: Option<f64>,
-    repeated_per_second: Option<f64>,
-    entered_bytes: u64,
-    encoded_bytes: u64,
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) phase: &'static str,
+    pub(crate) version: Option<String>,
+    pub(crate) plan: Option<u64>,
+    pub(crate) round_trip: Option<f64>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) drained: bool,
+    pub(crate) refused: Option<String>,
+    pub(crate) down: Vec<String>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) repeated_per_second: Option<f64>,
+    pub(crate) entered_bytes: u64,
+    pub(crate) encoded_bytes: u64,
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
@@ -142,6 +143,46 @@ impl Node {
             repeated_per_second: view.rates.map(|rates| rates.1),
             entered_bytes: view.carried.0,
             encoded_bytes: view.carried.1,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Status {
+    /// A controller of two nodes, of which one is away.
+    pub(crate) fn sample() -> Status {
+        let node = |name: &str, phase| Node {
+            name: name.into(),
+            phase,
+            version: None,
+            plan: Some(3),
+            round_trip: Some(0.01),
+            memory: Some(1 << 20),
+            drained: false,
+            refused: None,
+            down: Vec::new(),
+            bytes_per_second: Some(5.0),
+            repeated_per_second: Some(2.0),
+            entered_bytes: 10,
+            encoded_bytes: 6,
+        };
+        Status {
+            format: FORMAT,
+            role: "controller",
+            version: "oncewire 0".into(),
+            key: "ow1c".into(),
+            address: "127.0.0.1:7080".into(),
+            uptime: 9.0,
+            network: "net".into(),
+            plan: 3,
+            reason: None,
+            footprint: Some([10.0, 4.0]),
+            seconds_since_plan: Some(4.0),
+            planning: false,
+            failed: None,
+            rollout: Some(Progress { done: 1, of: 2, spread: Some(0.1), seconds: Some(0.2) }),
+            unreachable: Vec::new(),
+            nodes: vec![node("A", "done"), node("B", "down")],
         }
     }
 }

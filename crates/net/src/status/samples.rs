@@ -1,5 +1,7 @@
 //! All counters and gauges of a status, one by one, for programs that export them.
 
+#[cfg(target_os = "linux")]
+use super::NodeStatus;
 use super::{
     Document, HttpsStatus, LinkStatus, PeerStatus, ServiceStatus, SessionStatus, Status,
     StoreStatus, Traffic,
@@ -286,6 +288,31 @@ const HTTPS: &[Field<HttpsStatus>] = &[
     ),
 ];
 
+#[cfg(target_os = "linux")]
+const NODE: &[Field<NodeStatus>] = &[
+    field("plan_version", Gauge, Count, "Version of the plan that the node carries out.", |s| {
+        whole(s.plan_version)
+    }),
+    field(
+        "settled",
+        Gauge,
+        Count,
+        "1 if all nodes on its paths know that it uses its plan, and no other is coming.",
+        |s| whole(s.settled.into()),
+    ),
+    field("cached_bytes", Gauge, Bytes, "Bytes cached for paths of other nodes.", |s| {
+        whole(s.cached_bytes)
+    }),
+    field("cached_packets", Gauge, Count, "Packets cached.", |s| whole(s.cached_packets)),
+    field(
+        "controller_connected",
+        Gauge,
+        Count,
+        "1 if the node is connected with its controller; not there without one.",
+        |s| s.controller.as_ref().and_then(|one| whole(one.connected.into())),
+    ),
+];
+
 const PASSED: Metric = Metric {
     name: "passed",
     kind: Counter,
@@ -456,6 +483,18 @@ impl LinkStatus {
             samples.traffic(["peer_sent", "peer_received"], &labels, &peer.traffic);
             samples.metrics("peer_dropped", &labels, &peer.drops);
         }
+        samples.0
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl NodeStatus {
+    /// All counters and gauges of the node and of its hops.
+    pub fn samples(&self) -> Vec<Sample> {
+        let mut samples = Samples(self.hops.samples());
+        let none = Vec::new();
+        samples.fields("node", NODE, &none, self);
+        samples.metrics("node", &none, &self.carried);
         samples.0
     }
 }

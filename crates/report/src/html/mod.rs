@@ -46,8 +46,9 @@ pub struct Live<'a> {
     /// Where [`update`] is answered, relative to the page. It gets the query `price=` with what the
     /// reader wrote.
     pub path: &'a str,
-    /// The price in the page's field, such as `0.09/GB`; or empty.
-    pub price: &'a str,
+    /// The price in the page's field, such as `0.09/GB`; or empty. Without one, the page has no such
+    /// field.
+    pub price: Option<&'a str>,
 }
 
 /// A page and the policy for its `Content-Security-Policy` header, which the page has itself, too.
@@ -146,10 +147,10 @@ fn document(report: &Report, texts: &Texts, live: Option<&Live<'_>>) -> Page {
 /// What a live page has beside the colors: its state, a pause, and the price.
 fn controls(live: &Live<'_>) -> Markup {
     html! {
-        form.price hidden {
+        form.price hidden data-none[live.price.is_none()] {
             label for="price" { "Price" }
             input #price type="text" maxlength="32" size="9" placeholder="0.09/GB" autocomplete="off" spellcheck="false"
-                aria-describedby="wrong" value=(live.price);
+                aria-describedby="wrong" value=(live.price.unwrap_or_default());
             span #wrong role="status" {}
         }
         p #live {}

@@ -73,7 +73,7 @@ fn serve(seen: Arc<Mutex<Seen>>) -> SocketAddr {
             let mut seen = seen.lock().unwrap();
             let (kind, policy, body) = if path == "/" {
                 let texts = Texts { summary: "Summary", numbers: "--json" };
-                let live = Live { path: "update.json", price: "" };
+                let live = Live { path: "update.json", price: Some("") };
                 let page = html::live(&report(seen.updates, seen.grown), &texts, &live);
                 ("text/html", page.policy + "; frame-ancestors 'none'", page.html)
             } else {
