@@ -76,6 +76,14 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u64>,
+    /// Packets that it encodes in a second at most; plans of a controller heed it [default: measured at
+    /// start]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) encodings: Option<u64>,
+    /// Operations that it does in a second at most: packets to cache, matches to decode. Plans of a
+    /// controller heed it, and ingresses send it less when there are more [default: measured at start]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) operations: Option<u64>,
     /// Name of the access device, a tun device, which a node with prefixes makes
     #[arg(long, value_name = "NAME", default_value = "oncewire0", value_parser = parse_device)]
     #[serde(deserialize_with = "device")]

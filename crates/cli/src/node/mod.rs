@@ -11,7 +11,8 @@ use clap::ArgMatches;
 use oncewire_net::keys::SecretKey;
 use oncewire_net::link::{LinkError, Timing};
 use oncewire_net::node::{
-    Manifests, MemberConfig, NodeConfig, NodeError, RunningNetwork, SetupError, saved_plan,
+    Manifests, MemberConfig, NodeConfig, NodeError, RunningNetwork, SetupError, measure_speeds,
+    saved_plan,
 };
 use oncewire_net::status::NodeStatus;
 use oncewire_net::{NetError, daemon};
@@ -24,7 +25,8 @@ const MOST_SECRET: u64 = 1 << 20;
 
 pub(crate) fn run(given: &ArgMatches) -> Outcome {
     let options = Options::<NodeArgs>::read(given)?;
-    let config = config(&options)?;
+    let mut config = config(&options)?;
+    measure(&mut config);
     let args = &options.args;
     let admin = tunnel::plain_admin(&options, &args.watched)?;
     let log = tunnel::start_log(&args.logging, false);
@@ -151,6 +153,8 @@ fn config(options: &Options<NodeArgs>) -> Outcome<NodeConfig> {
         listen,
         path_mtu: args.path_mtu,
         memory: args.memory,
+        encodings: args.encodings,
+        operations: args.operations,
         device: args.device.clone(),
         addresses: args.address.clone(),
         routes: !args.no_routes,
@@ -158,6 +162,16 @@ fn config(options: &Options<NodeArgs>) -> Outcome<NodeConfig> {
         agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
         controller,
     })
+}
+
+/// What was not given is measured.
+fn measure(config: &mut NodeConfig) {
+    if (config.encodings.is_none() || config.operations.is_none())
+        && let Some(speeds) = measure_speeds()
+    {
+        config.encodings.get_or_insert(speeds.encodings as u64);
+        config.operations.get_or_insert(speeds.operations as u64);
+    }
 }
 
 /// Share of a node's memory for packets that it measures with, beside that, and its bounds in bytes.

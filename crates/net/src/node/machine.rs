@@ -1,11 +1,12 @@
 //! A node without I/O: what it does with a packet from its access device, and with a record of a
 //! neighbor.
 
+use super::overload::Load;
 use super::part::Part;
 use super::place::{Entrance, NodeSettings, Place};
 use super::record::{
-    self, ANSWER, NOTICE, Notice, PathError, PathPacket, REJECTION, RESTARTED, Reason, Rejected,
-    fields_of, invariant, read_restarted, take_path, write_restarted,
+    self, ANSWER, NOTICE, Notice, OVERLOADED, PathError, PathPacket, REJECTION, RESTARTED, Reason,
+    Rejected, fields_of, invariant, read_overloaded, read_restarted, take_path, write_restarted,
 };
 use super::setup::{Manifests, RunningNetwork, SetupError};
 use super::versions::Versions;
@@ -58,6 +59,10 @@ oncewire_session::metrics! {
         restarted: Counter, Count;
         /// New plans that the ingress here has begun to use while packets flow.
         plans: Counter, Count;
+        /// Times that this node had more to cache and to decode than it can.
+        overloaded: Counter, Count;
+        /// Times that the ingress here was told that a node is overloaded, and spared it.
+        spared: Counter, Count;
         /// Rejections of packets that this node has not sent, or too long ago.
         unanswered: Counter, Count;
         /// Packets from the access device that are not IP, or too long for a record.
@@ -108,6 +113,7 @@ pub struct Machine {
     /// Measures what enters, if a controller wants to know.
     meter: Option<Meter>,
     epoch: u64,
+    pub(super) load: Load,
     pub(super) counters: NodeCounters,
 }
 
@@ -138,6 +144,7 @@ impl Machine {
             versions: Versions::new(Part::default()),
             meter: None,
             epoch: 0,
+            load: Load::default(),
             counters: NodeCounters::default(),
         };
         machine.fits(needed)?;
@@ -379,6 +386,10 @@ impl Machine {
         }
         if bits == ANSWER {
             self.answered(from, path, Notice::read(rest)?, out);
+            return Ok(());
+        }
+        if bits == OVERLOADED {
+            self.overloaded(from, path, read_overloaded(rest)?, out);
             return Ok(());
         }
         if bits != REJECTION {

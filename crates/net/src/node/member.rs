@@ -10,7 +10,8 @@ use crate::sync::lock;
 use crate::target::Target;
 use crate::tls::{self, Credential};
 use oncewire_plan::control::{
-    FORMAT, FromNode, Join, MAX_PAIRS, MAX_TO_NODE, NodeState, PlanRef, Report, ToNode, plain,
+    FORMAT, FromNode, Join, MAX_PAIRS, MAX_TO_NODE, NodeState, Offered, PlanRef, Report, ToNode,
+    plain,
 };
 use oncewire_plan::manifest::{MAX_DOCUMENT, Plan};
 use std::fs;
@@ -204,6 +205,8 @@ impl Membership {
             name: self.node.name.clone(),
             network: self.node.digest.clone(),
             memory: self.node.memory,
+            encodings: self.node.speeds[0],
+            operations: self.node.speeds[1],
             agent: self.node.agent.clone(),
             state: said.clone(),
         };
@@ -254,7 +257,7 @@ impl Membership {
     }
 
     /// Takes a plan, and saves it; or says why not.
-    async fn take(&self, text: String) -> Option<FromNode> {
+    async fn take(&self, text: Offered) -> Option<FromNode> {
         let (node, path) = (self.node.clone(), self.config.plan.clone());
         // Parsing a large plan takes a while, and so does the disk.
         let work = tokio::task::spawn_blocking(move || {

@@ -10,12 +10,14 @@
 
 mod machine;
 mod member;
+mod overload;
 mod part;
 mod place;
 mod plans;
 mod record;
 mod running;
 mod setup;
+mod speed;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -26,3 +28,4 @@ pub use place::NodeSettings;
 pub use plans::{Plans, Taken};
 pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, follow, start};
 pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};
+pub use speed::{Speeds, measure_speeds};

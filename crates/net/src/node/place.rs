@@ -18,6 +18,8 @@ pub struct NodeSettings {
     pub round_trip: Duration,
     /// Length of a retention epoch.
     pub epoch: Duration,
+    /// Operations per second that this node can do: caching a packet or decoding a match is one.
+    pub operations: f64,
 }
 
 impl Default for NodeSettings {
@@ -28,6 +30,7 @@ impl Default for NodeSettings {
             rules: Rules::default(),
             round_trip: Duration::from_millis(200),
             epoch: Duration::from_secs(10),
+            operations: f64::INFINITY,
         }
     }
 }

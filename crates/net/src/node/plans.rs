@@ -164,6 +164,7 @@ impl Machine {
     /// Sends what neighbors have not answered, `now` nanoseconds since the start; and goes on with
     /// plans. To be called every so often, a few times a second.
     pub fn tick(&mut self, now: u64, out: &mut Vec<Step>) {
+        self.weigh(now, out);
         self.versions.give_up(now);
         if let Some(part) = self.versions.overdue(now)
             && self.fits(part.memory(None)).is_ok()

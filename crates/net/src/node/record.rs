@@ -31,6 +31,9 @@ pub(crate) const REJECTION: u8 = 0;
 /// The same of a node that has restarted.
 pub(crate) const RESTARTED: u8 = 1;
 
+/// The same of a node that has more to do than it can.
+pub(crate) const OVERLOADED: u8 = 3;
+
 /// Bits of a path record that is no packet: a notice of a plan.
 pub(crate) const NOTICE: u8 = 0b10;
 
@@ -91,6 +94,24 @@ pub(crate) fn write_restarted(path: u32, node: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(10);
     varint::put(&mut body, path.into());
     varint::put(&mut body, node as u64);
+    body
+}
+
+/// Reads what follows the number of the path: which node of the topology is overloaded, and which share
+/// of its operations it can do, 0 to 1.
+pub(crate) fn read_overloaded(mut body: &[u8]) -> Result<(usize, f64), PathError> {
+    let node = varint::take(&mut body).map_err(|_| PathError::Number)?;
+    let node = usize::try_from(node).map_err(|_| PathError::Number)?;
+    let &[share] = body else { return Err(PathError::Number) };
+    Ok((node, f64::from(share) / 256.0))
+}
+
+/// The body of such a record.
+pub(crate) fn write_overloaded(path: u32, node: usize, share: f64) -> Vec<u8> {
+    let mut body = Vec::with_capacity(11);
+    varint::put(&mut body, path.into());
+    varint::put(&mut body, node as u64);
+    body.push((share * 256.0).clamp(0.0, 255.0) as u8);
     body
 }
 
@@ -270,6 +291,16 @@ mod tests {
         assert_eq!((take_path(&mut rest), Rejected::read(rest)), (Ok(300), Ok(rejected)));
         for wrong in [&body[2..10], &[&body[2..], &[0]].concat(), &[0, 0, 0, 0, 0, 0, 0, 0, 2]] {
             assert_eq!(Rejected::read(wrong), Err(PathError::Number), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn overloads_round_trip() {
+        let body = write_overloaded(300, 2, 0.625);
+        assert_eq!(body, [0xac, 2, 2, 0xa0], "as docs/NETWORK.md has it");
+        assert_eq!(read_overloaded(&body[2..]), Ok((2, 0.625)));
+        for wrong in [&body[2..3], &[2, 1, 0], &[]] {
+            assert_eq!(read_overloaded(wrong), Err(PathError::Number), "{wrong:?}");
         }
     }
 

@@ -38,6 +38,11 @@ pub struct NodeConfig {
     pub path_mtu: u16,
     /// Bytes of memory for packets, if they are limited.
     pub memory: Option<u64>,
+    /// Packets that it can encode in a second; none to leave that to the controller.
+    pub encodings: Option<u64>,
+    /// Operations that it can do in a second: packets to cache, matches to decode. With more, ingresses
+    /// spare it. None for no limit.
+    pub operations: Option<u64>,
     /// Name of the access device, which a node with prefixes makes.
     pub device: String,
     /// Addresses of this node on that device.
@@ -87,6 +92,8 @@ pub struct RunningNode {
     numbers: Vec<usize>,
     pub(super) digest: String,
     pub(super) memory: Option<u64>,
+    /// Encodings and operations per second.
+    pub(super) speeds: [Option<u64>; 2],
     pub(super) agent: String,
     controller: Option<Arc<Mutex<MemberStatus>>>,
 }
@@ -131,7 +138,11 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     let alpn = protocol(&config.network_secret, &network);
     let mut seed = [0; 8];
     seed.copy_from_slice(&digest(&SHA256, &config.network_secret).as_ref()[..8]);
-    let settings = NodeSettings { seed: u64::from_le_bytes(seed), ..NodeSettings::default() };
+    let settings = NodeSettings {
+        seed: u64::from_le_bytes(seed),
+        operations: config.operations.map_or(f64::INFINITY, |operations| operations as f64),
+        ..NodeSettings::default()
+    };
     let digest = network.digest();
     let mut machine = Machine::new(Arc::new(network), me, &manifests, settings, config.memory)?;
     if let Some(controller) = &config.controller
@@ -163,6 +174,7 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
         numbers: neighbors,
         digest,
         memory: config.memory,
+        speeds: [config.encodings, config.operations],
         agent: config.agent,
         controller,
     })

@@ -1,6 +1,7 @@
 //! Whole networks of nodes without sockets; the emulator is the judge.
 
 mod controlled;
+mod overload;
 mod plans;
 
 use super::record::{PathPacket, Reason, Rejected, fields_of, invariant, take_path};

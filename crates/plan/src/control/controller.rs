@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Answer, FromNode, Join, NodeState, PlanRef, Question, Rates, Record, Report, Settings, ToNode,
-    Worth, messages, plain,
+    Answer, FromNode, Join, NodeState, Offered, PlanRef, Question, Rates, Record, Report, Settings,
+    ToNode, Worth, messages, plain,
 };
 use crate::{Network, manifest::Plan};
 
 /// What a controller is told.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "they are handed over one at a time")]
 pub enum Input {
     /// A message of a node, which has proved that it is this one.
     From(usize, FromNode),
@@ -115,6 +116,8 @@ pub(super) struct Node {
     pub(super) joined: Option<Joined>,
     /// Bytes for packets, as it said last.
     pub(super) memory: Option<u64>,
+    /// Encodings and operations per second, as it said last.
+    pub(super) speeds: [Option<u64>; 2],
     pub(super) rates: Option<Rates>,
     pub(super) latest: Option<(f64, f64)>,
     pub(super) carried: (u64, u64),
@@ -149,6 +152,8 @@ pub struct Controller {
     pub(super) record: Record,
     /// The stored plan, by version and digest.
     pub(super) plan: PlanRef,
+    /// What nodes are offered, and of which plan that is.
+    offered: Option<(PlanRef, Offered)>,
     pub(super) worth: Option<Worth>,
     pub(super) unreachable: Vec<(u32, u32)>,
     pub(super) basis: Option<Basis>,
@@ -185,6 +190,7 @@ impl Controller {
             nodes: network.nodes.iter().map(|_| Node::default()).collect(),
             ends,
             plan: PlanRef::default(),
+            offered: None,
             worth: None,
             unreachable: Vec::new(),
             basis: None,
@@ -315,6 +321,7 @@ impl Controller {
         out.push(Action::Note(note, false));
         let node = &mut self.nodes[at];
         node.memory = Some(join.memory.unwrap_or(self.settings.memory));
+        node.speeds = [join.encodings, join.operations];
         node.joined = Some(Joined {
             agent: plain(&join.agent),
             heard: now,
@@ -347,7 +354,15 @@ impl Controller {
         let version = self.plan.version;
         if joined.state.newest().version < version && joined.offered < version {
             (joined.offered, joined.refused) = (version, None);
-            out.push(Action::Send(at, ToNode::Offer { plan: plan.to_json() }));
+            let plan = match &self.offered {
+                Some((known, offered)) if *known == self.plan => offered.clone(),
+                _ => {
+                    let offered = Offered::from(plan.to_json());
+                    self.offered = Some((self.plan, offered.clone()));
+                    offered
+                }
+            };
+            out.push(Action::Send(at, ToNode::Offer { plan }));
         }
     }
 

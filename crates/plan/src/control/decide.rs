@@ -102,6 +102,7 @@ impl Controller {
         let means = |(node, &is_end): (&Node, &bool)| Means {
             is_end,
             memory: node.means(),
+            speeds: node.speeds,
             is_drained: false,
             rates: node.rates.clone(),
         };

@@ -1,5 +1,7 @@
 //! What nodes and a controller say to each other: `docs/NETWORK.md`, "Controller".
 
+use std::sync::{Arc, OnceLock};
+
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Counts;
@@ -104,6 +106,12 @@ pub struct Join {
     pub network: String,
     /// Bytes that it may use for packets, if they are limited.
     pub memory: Option<u64>,
+    /// Packets that it can encode in a second, if it says so.
+    #[serde(default)]
+    pub encodings: Option<u64>,
+    /// Operations that it can do in a second, if it says so: packets to cache, matches to decode.
+    #[serde(default)]
+    pub operations: Option<u64>,
     /// Program and version.
     pub agent: String,
     /// Its plans.
@@ -158,6 +166,41 @@ pub enum FromNode {
     },
 }
 
+/// The JSON of a plan. All messages that offer it share it: that of a large network has megabytes, and
+/// goes to hundreds of nodes at once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Offered {
+    text: Arc<str>,
+    message: Arc<OnceLock<Arc<[u8]>>>,
+}
+
+impl From<String> for Offered {
+    fn from(text: String) -> Offered {
+        Offered { text: text.into(), message: Arc::default() }
+    }
+}
+
+impl From<Offered> for String {
+    fn from(offered: Offered) -> String {
+        offered.text.as_ref().into()
+    }
+}
+
+impl std::ops::Deref for Offered {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for Offered {
+    fn eq(&self, other: &Offered) -> bool {
+        self.text == other.text
+    }
+}
+
 /// A message from the controller to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -170,7 +213,7 @@ pub enum ToNode {
     /// A plan to carry out.
     Offer {
         /// The plan, as [`Plan::to_json`](crate::manifest::Plan::to_json) writes it.
-        plan: String,
+        plan: Offered,
     },
     /// The node is not welcome; the connection ends.
     Refuse {
@@ -248,9 +291,12 @@ impl FromNode {
 }
 
 impl ToNode {
-    /// The message as JSON.
-    pub fn write(&self) -> Vec<u8> {
-        write(self)
+    /// The message as JSON. That of a plan is written once, for all nodes.
+    pub fn write(&self) -> Arc<[u8]> {
+        match self {
+            ToNode::Offer { plan } => plan.message.get_or_init(|| write(self).into()).clone(),
+            _ => write(self).into(),
+        }
     }
 
     /// A message from JSON.
@@ -279,6 +325,8 @@ mod tests {
             name: "A\nB".into(),
             network: "00".into(),
             memory: Some(1 << 60),
+            encodings: None,
+            operations: None,
             agent: "oncewire".into(),
             state: state.clone(),
         };
@@ -300,7 +348,7 @@ mod tests {
         }
         for message in [
             ToNode::Accept { report: 1000 },
-            ToNode::Offer { plan: "{\"a\"".into() },
+            ToNode::Offer { plan: "{\"a\"".to_owned().into() },
             ToNode::Refuse { why: String::new() },
         ] {
             assert_eq!(ToNode::read(&message.write()).unwrap(), message);

@@ -103,6 +103,8 @@ pub struct Means {
     pub is_end: bool,
     /// Bytes for packets; 0 for a node that only passes packets on.
     pub memory: u64,
+    /// Packets that it can encode in a second, and operations that it can do, if it says so.
+    pub speeds: [Option<u64>; 2],
     /// Whether it is to be emptied: it caches nothing, and is passed only where there is no other way.
     pub is_drained: bool,
     /// What enters there, if that was measured.
@@ -271,10 +273,15 @@ impl Question {
             let part = if means.is_drained { 0 } else { means.memory / PARTS };
             part as f64
         };
+        let speed = |node: NodeId, which: usize| {
+            self.nodes[node.index()].speeds[which].map(|speed| speed as f64 * epoch)
+        };
         for device in &mut instance.devices {
             device.memory = memory(device.node);
+            device.operations = speed(device.node, 1).unwrap_or(device.operations);
         }
         for ingress in &mut instance.ingresses {
+            ingress.encodings = speed(ingress.node, 0).unwrap_or(ingress.encodings);
             ingress.memory = (self.nodes[ingress.node.index()].memory / PARTS) as f64;
         }
         let profile = self.profile(&instance, epoch, least);

@@ -166,6 +166,8 @@ impl World {
                     name: ["A", "B", "C", "D"][at].into(),
                     network: "net".into(),
                     memory: Some(3_000_000),
+                    encodings: None,
+                    operations: None,
                     agent: "toy".into(),
                     state: self.state(at),
                 };
@@ -410,6 +412,8 @@ fn strangers_are_refused() {
         name: "A".into(),
         network: "net".into(),
         memory: None,
+        encodings: None,
+        operations: None,
         agent: String::new(),
         state: NodeState::default(),
     };

@@ -79,6 +79,16 @@ pub struct Ingress {
     matches: Vec<Found>,
     /// Retention epochs, this one included, for which losses were seen lately.
     cautious: u8,
+    /// Of 256 packets, those that may burden a device; all of them for most.
+    spared: BTreeMap<DeviceId, u16>,
+}
+
+/// All packets may burden a device.
+const ALL: u16 = 256;
+
+/// Whether a packet with this draw, 0 to 255, leaves a device alone.
+fn is_spared(spared: &BTreeMap<DeviceId, u16>, device: DeviceId, draw: u16) -> bool {
+    !spared.is_empty() && spared.get(&device).is_some_and(|&share| draw >= share)
 }
 
 impl Ingress {
@@ -113,6 +123,7 @@ impl Ingress {
             passing: HashMap::new(),
             matches: Vec::new(),
             cautious: 0,
+            spared: BTreeMap::new(),
         })
     }
 
@@ -132,6 +143,24 @@ impl Ingress {
     /// A device has restarted with an empty cache.
     pub fn forget(&mut self, device: DeviceId) {
         self.store.forget(device);
+    }
+
+    /// A device has more to do than it can: only this share of the packets that burden it now, 0 to 1,
+    /// still do (thesis, section 3.4: overloaded nodes get no more to decode).
+    pub fn spare(&mut self, device: DeviceId, share: f64) {
+        let now = self.spared.get(&device).copied().unwrap_or(ALL);
+        // At least one of 256, so that what the device can do is found again.
+        let less = (f64::from(now) * share.clamp(0.0, 1.0)).floor().max(1.0);
+        self.spared.insert(device, less as u16);
+    }
+
+    /// A quarter more packets may burden devices that were overloaded. True if any is spared still.
+    pub fn recover(&mut self) -> bool {
+        self.spared.retain(|_, share| {
+            *share += (*share / 4).max(1);
+            *share < ALL
+        });
+        !self.spared.is_empty()
     }
 
     /// Starts an epoch: budgets are full again.
@@ -190,17 +219,19 @@ impl Ingress {
         }
         let copy = common.hash.copy(&packet.header, payload);
         self.matches.clear();
+        // Another part of the hash than ranges depend on.
+        let draw = (identity.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u16;
         if self.store.has_copy(copy) || self.passing.contains_key(&copy) {
             self.refusals.retransmission += 1;
             let again = |_: &_, _: &_, _: &_, _: &[_]| Err(Refusal::Again);
             self.store.search(payload, &mut self.matches, again, |_, _, _| ());
         } else {
-            self.find(common, packet);
+            self.find(common, packet, draw);
         }
 
         let shim = Shim {
             path: packet.path,
-            cache: self.place(common, packet, hash),
+            cache: self.place(common, packet, hash, draw),
             check: 0,
             matches: Vec::new(),
         };
@@ -247,7 +278,7 @@ impl Ingress {
     }
 
     /// Fills `matches` with the matches to encode.
-    fn find(&mut self, common: &Common<'_>, packet: &Packet) {
+    fn find(&mut self, common: &Common<'_>, packet: &Packet, draw: u16) {
         let Self {
             store,
             allocation,
@@ -259,6 +290,7 @@ impl Ingress {
             refusals,
             matches,
             cautious,
+            spared,
             ..
         } = self;
         let (allocation, version) = (&**allocation, *version);
@@ -289,6 +321,9 @@ impl Ingress {
             let may_lack = young && stored.depth >= if cautious { 1 } else { DEPTH };
             if common.rules.confirm && (may_lack || store.misses(stored)) {
                 return Err(Refusal::Unconfirmed);
+            }
+            if is_spared(spared, stored.device, draw) {
+                return Err(Refusal::Overloaded);
             }
             // The first regions count before it is known which are kept: `used` is charged
             // afterwards.
@@ -340,8 +375,17 @@ impl Ingress {
     }
 
     /// Which version, if any, makes a device downstream cache the packet.
-    fn place(&self, common: &Common<'_>, packet: &Packet, hash: HeaderHash) -> Option<bool> {
+    fn place(
+        &self,
+        common: &Common<'_>,
+        packet: &Packet,
+        hash: HeaderHash,
+        draw: u16,
+    ) -> Option<bool> {
         let share = self.allocation.holder(packet.path, hash)?;
+        if is_spared(&self.spared, share.device, draw) {
+            return None;
+        }
         let size = packet.payload.len() as u64 + u64::from(packet.header_bytes);
         let ahead = common.known.of(packet.path).distance(share.device).is_some();
         let queue = queue_of(common.rules, packet.path);

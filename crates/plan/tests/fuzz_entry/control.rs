@@ -111,6 +111,8 @@ impl History {
                     name: ["A", "B", "C", "D"][digit].into(),
                     network: "net".into(),
                     memory: Some(3_000_000),
+                    encodings: None,
+                    operations: Some(1),
                     agent: String::new(),
                     state: NodeState::default(),
                 };
@@ -209,7 +211,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let state = String::from_utf8(FromNode::State(done).write()).expect("text");
     let report = r#"{"report":{"nanoseconds":10000000000,"volumes":[[3,10000000],[1,100]],"pairs":[[3,3,90000,9000000]],"copies":1.5,"left_out":0,"entered":9,"encoded":5}}"#;
     let joined = "hj0\nj1\nj2\nj3\nt1\na\nw\n";
-    let offer = ToNode::Offer { plan: plan.to_json() };
+    let offer = ToNode::Offer { plan: plan.to_json().into() };
     let seeds = vec![
         ("offer", [b"n", &offer.write()[..]].concat()),
         ("accept", [b"n", &ToNode::Accept { report: 10_000 }.write()[..]].concat()),

@@ -245,6 +245,8 @@ impl Controlled {
                     name: self.network.name(at).into(),
                     network: self.network.digest(),
                     memory: Some(600_000),
+                    encodings: None,
+                    operations: None,
                     agent: "test".into(),
                     state: self.state(at),
                 };
