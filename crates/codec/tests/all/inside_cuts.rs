@@ -1,7 +1,7 @@
 //! Blocks that end where a block of zstd begins.
 
 use crate::common::content::{noise, text};
-use crate::deflated::{chunked, edited, gzip, zstd};
+use crate::deflated::{chunked, edited, gzip, interleaved, zstd};
 use oncewire_codec::pack::{Header, PackReader, PackStep, pack};
 use oncewire_codec::{Decoded, Decoder, Domain, Encoder, Stream};
 
@@ -68,6 +68,23 @@ fn frames_of_zstd_in_a_row_are_followed() {
     let contents = [first, second];
     let [(divided, _), (whole, _)] = [false, true].map(|cuts| send(&contents, MOST, cuts));
     assert!(whole[1] * 3 < divided[1], "{whole:?} instead of {divided:?}");
+}
+
+#[test]
+fn zstd_blocks_of_streams_of_http2_are_not_divided_either() {
+    // Streams at once, and the largest share. Two blocks of zstd at once do not fit in a block.
+    for (count, most) in [(1, 0.04), (2, 0.75)] {
+        let texts: Vec<Vec<u8>> = (0..count).map(|nth| text(60 + nth, 2_000_000)).collect();
+        let next: Vec<Vec<u8>> = texts.iter().map(|text| edited(text, 70, 10)).collect();
+        let contents = [texts, next].map(|texts| {
+            let bodies: Vec<_> = texts.iter().map(|text| zstd(text, 3, usize::MAX)).collect();
+            interleaved(&bodies, 16_384, &[])
+        });
+        let [(divided, _), (whole, _)] = [false, true].map(|cuts| send(&contents, MOST, cuts));
+        let share = whole[1] as f64 / contents[1].len() as f64;
+        assert!(share < most, "{count}: {whole:?} instead of {divided:?}");
+        assert!(whole[0] <= divided[0] + divided[0] / 1000, "{whole:?}, {divided:?}");
+    }
 }
 
 #[test]

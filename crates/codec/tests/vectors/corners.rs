@@ -13,6 +13,11 @@ const SEQUENCE: [u8; 11] = [4 << 3, b'a', b'b', b'c', b'd', 1, 0x54, 2, 0, 0, 1]
 /// lengths of its matches. It describes numbers of literals, always 1, and offsets, always 1.
 const TABLES: [u8; 9] = [0x13, 0x40, 0, 1, 1, 0x5c, 1, 0, 1];
 
+/// The columns that write two blocks of two raw literals.
+fn in_turn(control: &[u8]) -> [&[u8]; 6] {
+    [control, &[], &[], &[], &[], &[16, 0, b'a', b'b', 16, 0, b'a', b'b', b'x']]
+}
+
 /// Sources, shifts, tables and counts; good ones have no error.
 // More than 100 lines: a table of cases.
 pub(crate) fn corners() -> Vec<Vector> {
@@ -53,6 +58,18 @@ pub(crate) fn corners() -> Vec<Vector> {
     // The same, describing the lengths of matches.
     let described: &[u8] = &[1 << 3, b'x', 1, 0xf4, 0, 1];
     let described_bytes: &[u8] = &[1 << 3, 1, 0xf4, 0, b'x'];
+    let sequence_heads = [4 << 3, 1, 0x54, 2, 0, 0];
+    // The first bytes of two blocks, then these by their numbers.
+    let first_byte = [0, 0, 1, 1, 0, 0];
+    let turns = [
+        &[0][..],
+        &first_byte,
+        &first_byte,
+        &[0, 1, 1, 0, 2, 1, 0, 1, 1, 2, 2, 1],
+        &[0, 1, 0, 0, 1, 0],
+    ]
+    .concat();
+    let nine = [&[0, 60, 0, 1, 1, 0, 0][..], &first_byte.repeat(8)].concat();
     vec![
         make(
             "zstd-blocks-no-source",
@@ -68,6 +85,70 @@ pub(crate) fn corners() -> Vec<Vector> {
                 &[],
                 &[4 << 3, 1, 0x54, 2, 0, 0, 97, 98, 99, 100],
             ],
+        ),
+        make(
+            "zstd-blocks-pieces",
+            "A source in two pieces.",
+            true,
+            &[(300, 5), (295, 6)],
+            &SEQUENCE,
+            [&[4, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2], &[], &[], &[], &[1], &sequence_heads],
+        ),
+        make(
+            "zstd-blocks-pieces-last",
+            "The last source is one that the next would continue.",
+            false,
+            &[(300, 5), (295, 6)],
+            &SEQUENCE,
+            [&[4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2], &[], &[], &[], &[1], &sequence_heads],
+        ),
+        make(
+            "zstd-blocks-in-turn",
+            "Two blocks of two raw literals, bytes of each in turn, and another byte between them.",
+            true,
+            &[],
+            &[16, 16, b'a', b'a', b'b', b'x', b'b', 0, 0],
+            in_turn(&turns),
+        ),
+        make(
+            "zstd-blocks-in-turn-open",
+            "As before, without the last byte of the second block.",
+            false,
+            &[],
+            &[16, 16, b'a', b'a', b'b', b'x', b'b', 0],
+            in_turn(&turns[..turns.len() - 3]),
+        ),
+        make(
+            "zstd-blocks-in-turn-no-block",
+            "As before, but of a third block.",
+            false,
+            &[],
+            &[16, 16, b'a', b'a', b'b', b'x', b'b', 0, 0],
+            in_turn(&[&turns[..turns.len() - 2], &[2, 0]].concat()),
+        ),
+        make(
+            "zstd-blocks-in-turn-all",
+            "As before, but the length of a piece is that of all that is left.",
+            false,
+            &[],
+            &[16, 16, b'a', b'a', b'b', b'x', b'b', 0, 0],
+            in_turn(&[&turns[..turns.len() - 1], &[1]].concat()),
+        ),
+        make(
+            "zstd-blocks-in-turn-none",
+            "A block of which a first piece of no bytes is written.",
+            false,
+            &[],
+            &[16, b'a', b'b', 0],
+            [&[0, 0, 0, 1, 0, 0, 0], &[], &[], &[], &[], &[16, 0, b'a', b'b']],
+        ),
+        make(
+            "zstd-blocks-open-too-many",
+            "Nine blocks of which a piece is still to come, and bytes before them.",
+            false,
+            &[],
+            &[&[b'x'; 30][..], &[8; 9]].concat(),
+            [&nine, &[], &[], &[], &[], &[&[b'x'; 30][..], &[8, 0, b'a'].repeat(9)].concat()],
         ),
         make(
             "zstd-blocks-tables-only",

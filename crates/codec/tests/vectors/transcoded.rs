@@ -3,7 +3,7 @@
 use crate::Vector;
 use crate::common::params::Params;
 use crate::corners;
-use crate::deflated::{deflate, gzip, zstd};
+use crate::deflated::{deflate, gzip, interleaved, zstd};
 use crate::hand::{FRESH, Hand, TRANSCODED, noise, text, varints};
 use crate::symbols::Symbols;
 use oncewire_codec::{Encoder, EncoderBuilder, Entropy};
@@ -77,6 +77,15 @@ pub(crate) fn good() -> Vec<Vector> {
             "Two versions of a text in zstd frames: the second by sequences of the first.",
             params(),
             &[&first, &second].map(|text| zstd(&text[..12_000], 3, usize::MAX)),
+        ),
+        encoded(
+            "zstd-blocks-divided",
+            "Two versions of two texts in zstd frames, in streams of HTTP/2 whose frames interleave.",
+            params(),
+            &[&first, &second].map(|text| {
+                let bodies = [&text[..3000], &text[8000..11_000]];
+                interleaved(&bodies.map(|text| zstd(text, 3, 3000)), 700, &[])
+            }),
         ),
         encoded(
             "zstd-blocks-many",
@@ -164,7 +173,7 @@ fn bad_blocks() -> Vec<Vector> {
     let none = Some("error Literals");
     vec![
         make("zstd-blocks-by-hand", None, "A block of raw literals, put together.", of(good)),
-        make("zstd-blocks-kind", none, "A source of kind 4.", of(&changed(0, 4))),
+        make("zstd-blocks-kind", none, "A source of kind 5.", of(&changed(0, 5))),
         make(
             "zstd-blocks-no-block",
             none,
@@ -183,23 +192,7 @@ fn bad_blocks() -> Vec<Vector> {
             "Tables behind a source that there is not.",
             of(&changed(4, 2)),
         ),
-        make("zstd-blocks-skip-all", none, "Nothing of a block is left.", of(&changed(5, 12))),
-        make(
-            "zstd-blocks-skip-later",
-            none,
-            "A second block of which a byte is left out.",
-            blocks(
-                (300, 12),
-                [
-                    &[good, &[0, 0, 1, 0, 0]].concat(),
-                    &[],
-                    &[],
-                    &[],
-                    &[],
-                    &[&bytes[..12], &[16, 0, 1, 2], &bytes[15..]].concat(),
-                ],
-            ),
-        ),
+        make("zstd-blocks-skip-all", none, "Nothing of a block is left.", of(&changed(5, 24))),
         make(
             "zstd-blocks-literals",
             none,

@@ -1,6 +1,7 @@
 //! HTTP/2 in a flow: which of its bytes belong to which stream. Frames of different streams
 //! interleave, so each stream has an opener of its own. Only the content of DATA frames is opened.
 
+use crate::inside::follow::cut::Walks;
 use crate::inside::follow::http2::{FrameHeader, PADDED, kind};
 use crate::inside::follow::opener::Opener;
 use crate::inside::follow::streams::StreamCounts;
@@ -145,6 +146,29 @@ impl Connection {
                 next
             }
         }
+    }
+
+    /// Where a block that holds the first `most` bytes of `content`, which follow in the connection,
+    /// ends best: where a block of zstd begins that would be divided, if the next block can hold all
+    /// of that. `None` if there is none, as far as can be told.
+    pub(in crate::inside) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
+        let mut walk = Connection { header: self.header.clone(), ..Connection::at(self.at) };
+        let mut walks = Walks::default();
+        let mut at = 0;
+        while at < most {
+            match walk.step(content.get(at..most)?) {
+                Next::Skip(len) => at += len,
+                Next::Content { len, stream } => {
+                    let known = || self.streams[self.nth(stream)?].1.walk();
+                    if !walks.pass(stream, known, &content[at..at + len], at) {
+                        return None;
+                    }
+                    at += len;
+                }
+                Next::Lost => return None,
+            }
+        }
+        walks.cut(most)
     }
 
     /// The header of a frame is over.

@@ -89,10 +89,11 @@ impl Follower {
     }
 
     /// Where a block that holds the first `most` bytes of what follows in the flow ends best, if that
-    /// matters: see [`Frame::cut`].
+    /// matters: see [`Frame::cut`] and [`Connection::cut`].
     pub(in crate::inside) fn cut(&self, content: &[u8], most: usize) -> Option<usize> {
         match (&self.connection, &self.passed) {
             (None, None) => self.opener.cut(content, most),
+            (Some(connection), None) => connection.cut(content, most),
             _ => None,
         }
     }

@@ -6,8 +6,9 @@ use std::ops::Range;
 pub(in crate::inside) const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Bytes of the header of a block.
 pub(in crate::inside) const BLOCK_HEADER: usize = 3;
-/// Most pieces of a block in the log; a block with more is ignored.
-const MAX_PIECES: usize = 8;
+/// Most pieces of a block in the log; a block with more is ignored. Most servers of HTTP/2 send
+/// 8 or 16 KiB in a frame.
+pub(in crate::inside) const MAX_PIECES: usize = 16;
 
 /// Most zstd blocks that may end in a block of the codec; more are ignored.
 const MAX_ENDED: usize = 1 << 9;
@@ -88,7 +89,7 @@ impl Default for Frame {
     }
 }
 
-fn number(bytes: &[u8]) -> usize {
+pub(in crate::inside::follow) fn number(bytes: &[u8]) -> usize {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
 }
 
@@ -99,6 +100,11 @@ fn header_len(data: &[u8]) -> Option<usize> {
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let content = [usize::from(is_single), 2, 4, 8][usize::from(descriptor >> 6)];
     Some(5 + usize::from(1 - is_single) + dictionary + content).filter(|&len| len <= data.len())
+}
+
+/// Length of the header of the frame that begins with these bytes, if one does.
+pub(in crate::inside::follow) fn begins(data: &[u8]) -> Option<usize> {
+    header_len(data).filter(|_| may_begin(data))
 }
 
 /// Whether a frame may begin with these bytes, which may be incomplete.

@@ -2,6 +2,7 @@
 
 pub(in crate::inside) mod connection;
 pub(in crate::inside) mod container;
+mod cut;
 pub(in crate::inside) mod follower;
 pub(in crate::inside) mod frames;
 mod http2;

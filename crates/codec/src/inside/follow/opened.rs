@@ -195,6 +195,11 @@ impl Opened {
     }
 }
 
+pub(in crate::inside) fn fixed() -> &'static Arc<Code> {
+    static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
+    FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
+}
+
 /// Most parts of a block that are kept: containers may divide a stream often. They have no more codes
 /// than a frame may name.
 const MAX_PARTS: usize = 1 << 10;

@@ -7,9 +7,10 @@ use crate::deflate::{BitReader, Code, Stop};
 use crate::inside::follow::container::{
     Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature,
 };
+use crate::inside::follow::cut::Walk;
 use crate::inside::follow::frames::{self, Frame};
 use crate::inside::follow::midstream::{Middle, Middles};
-use crate::inside::follow::opened::{Among, BATCH, Opened, Part, Spot};
+use crate::inside::follow::opened::{Among, BATCH, Opened, Part, Spot, fixed};
 use crate::inside::follow::piece::Piece;
 use crate::inside::follow::streams::{Carrier, StreamCounts};
 use std::ops::Range;
@@ -170,6 +171,14 @@ impl Opener {
             State::Seek if content.starts_with(&frames::MAGIC) => {
                 Frame::default().cut(content, most)
             }
+            _ => None,
+        }
+    }
+
+    /// Its position in a zstd frame, if it is in one.
+    pub(in crate::inside::follow) fn walk(&self) -> Option<Walk> {
+        match &self.state {
+            State::Frame(frame) => Walk::of(frame, &self.carry),
             _ => None,
         }
     }
@@ -587,9 +596,4 @@ impl Opener {
             }
         }
     }
-}
-
-pub(in crate::inside) fn fixed() -> &'static Arc<Code> {
-    static FIXED: std::sync::OnceLock<Arc<Code>> = std::sync::OnceLock::new();
-    FIXED.get_or_init(|| Arc::new(Code::fixed().clone()))
 }

@@ -4,8 +4,8 @@
 use crate::deflate::{BitReader, Code};
 use crate::error::ConfigError;
 use crate::inside::domains::Domains;
+use crate::inside::follow::opened::fixed;
 use crate::inside::follow::opened::{Among, Spot};
-use crate::inside::follow::opener::fixed;
 use crate::inside::search::copies::{Copies, Cursor};
 use crate::log::Log;
 use oncewire_kernels::Pages;

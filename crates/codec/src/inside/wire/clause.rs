@@ -46,7 +46,9 @@ clauses! {
     Distance: "a distance is not 1 to 32768", "if that is not 1 to 32768: reject";
     // From sequences of zstd.
     Block: "a zstd block is invalid", "A block is invalid if";
-    Kind: "a source has an unknown kind", "kind = number(control); if kind > 3: reject";
+    Kind: "a source has an unknown kind", "kind = number(control); if kind > 4: reject";
+    Continued: "the last source is continued", "The last source must not be of kind 4.";
+    Joined: "sources in pieces are too long", "if the sources in pieces have more than 2^19 bytes: reject";
     Sizes: "the sources have too many literals or sequences",
         "have more than 2^19 literals or 2^16 sequences: reject";
     Table: "a block uses a table that is missing", "uses a table that is missing";
@@ -59,8 +61,10 @@ clauses! {
         "at the end, nothing must be left of any of them";
     Shifts: "there are too many shifts", "n = number(control); if n > 1024: reject";
     ShiftOrder: "shifts do not ascend", "from is not above the one before: reject";
-    Blocks: "there are too many blocks", "at most 256 times";
-    Skip: "bytes of a later block are left out", "if skip > 0, and this is not the first block: reject";
+    Blocks: "there are too many blocks", "There are at most 256 blocks";
+    Open: "too many blocks are divided at once", "there may be 8 open blocks";
+    Piece: "a piece of a block is empty, or all that is left of it", "Otherwise the number must be less than what is left of it.";
+    OpenLeft: "a block is not written to its end", "if a block is open: reject";
     Outside: "more bytes than literals are outside of blocks", "is above l - written: reject";
     Missing: "what is referred to does not exist", "what is referred to must exist";
     BlockLength: "a block is empty or longer than the literals left",

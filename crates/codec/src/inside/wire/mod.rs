@@ -3,6 +3,8 @@
 
 pub(in crate::inside) mod alignment;
 mod clause;
+pub(in crate::inside) mod columns;
+pub(in crate::inside) mod pieces;
 pub(crate) mod section;
 pub(in crate::inside) mod sequences;
 pub(in crate::inside) mod work;

@@ -1,8 +1,9 @@
 //! Expands literals from zstd blocks of the log. `docs/FORMAT.md`, "Sequences of zstd".
 
 use crate::error::FrameError;
-use crate::format::varint;
 use crate::inside::wire::clause::Clause;
+use crate::inside::wire::columns::{Residual, bytes, number, signed, small};
+use crate::inside::wire::pieces::{self, Joined, Open};
 use crate::inside::wire::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::zstd_block::{
     self, MAX_ZSTD_BLOCK, Outline, Packer, Room, Sequence, Stop, Tables, unpack,
@@ -19,11 +20,6 @@ pub(in crate::inside) const MAX_SHIFTS: usize = 1 << 10;
 
 /// Most blocks that a frame may write.
 pub(in crate::inside) const MAX_BLOCKS: usize = 256;
-/// Steps between places are smaller than this.
-const MAX_STEP: u64 = 1 << 44;
-
-/// Columns whose lengths are stated; `bytes` follows them.
-pub(in crate::inside) const COLUMNS: usize = 5;
 
 /// How the offset of a sequence changes.
 pub(in crate::inside) mod change {
@@ -63,14 +59,6 @@ pub(in crate::inside) fn expected(
     let Some(nth) = shift_at(shifts, place - i64::from(distance)) else { return offset };
     let moved = i64::from(offset) + here - place - shifts[nth].1;
     if moved > 3 { u32::try_from(moved).unwrap_or(offset) } else { offset }
-}
-
-pub(in crate::inside) fn zigzag(value: i64) -> u64 {
-    (value as u64) << 1 ^ (value >> 63) as u64
-}
-
-fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 /// Sequences and literals of the sources. Kept between frames for its memory.
@@ -186,32 +174,28 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Reads the heads of the sources, and what the control column states about them.
+    /// Reads the heads of the sources, and what the control column states about them. `joined` has
+    /// those that are in pieces.
     fn new(
         sources: &[&'a [u8]],
-        control: &mut &[u8],
+        stated: &[pieces::Stated],
+        joined: &'a Joined,
         are_read: bool,
-        work: &mut Work,
     ) -> Result<Named<'a>, FrameError> {
-        work.add(sources.len() as u64, STEP)?;
         let mut named = Named {
-            all: Vec::with_capacity(sources.len()),
-            ends: Vec::with_capacity(sources.len()),
+            all: Vec::with_capacity(stated.len()),
+            ends: Vec::with_capacity(stated.len()),
             are_read,
         };
         let (mut place, mut literals, mut sequences) = (0, 0, 0);
         let mut origins = [None; 4];
-        for (nth, source) in sources.iter().enumerate() {
-            let kind = number(control)?;
-            if kind > 3 {
-                return Err(Clause::Kind.into());
-            }
-            if kind & 1 == 1 {
+        for (nth, stated) in stated.iter().enumerate() {
+            if stated.is_fresh {
                 origins = [None; 4];
             }
-            let outline = Outline::read(source)?;
-            if kind < 2 {
-                place += signed(control)?;
+            let outline = Outline::read(joined.block(sources, stated))?;
+            if let Some(step) = stated.step {
+                place += step;
                 literals += outline.literals();
                 sequences += outline.sequences();
             }
@@ -222,7 +206,7 @@ impl<'a> Named<'a> {
             }
             named.all.push(Source {
                 outline,
-                place: (kind < 2).then_some(place),
+                place: stated.step.map(|_| place),
                 origins,
                 tables: Tables::default(),
                 described: [None; 2],
@@ -308,64 +292,11 @@ pub(in crate::inside) struct Assembly {
     literals: Vec<u8>,
     sequences: Vec<Sequence>,
     block: Vec<u8>,
+    joined: Joined,
+    open: Open,
     /// All sources are in `sources`, in order: an encoder that checks its own frame need not read
     /// them again.
     are_read: bool,
-}
-
-/// Columns of the residual.
-struct Residual<'a> {
-    control: &'a [u8],
-    lengths: &'a [u8],
-    matches: &'a [u8],
-    offsets: &'a [u8],
-    changes: &'a [u8],
-    bytes: &'a [u8],
-}
-
-fn number(column: &mut &[u8]) -> Result<u64, FrameError> {
-    varint::field(column, "transcoded literals")
-}
-
-fn small(column: &mut &[u8]) -> Result<u32, FrameError> {
-    u32::try_from(number(column)?).map_err(|_| Clause::Number.into())
-}
-
-fn signed(column: &mut &[u8]) -> Result<i64, FrameError> {
-    // Keeps sums from overflowing.
-    Some(unzigzag(number(column)?))
-        .filter(|value| value.unsigned_abs() < MAX_STEP)
-        .ok_or_else(|| Clause::Signed.into())
-}
-
-fn bytes<'a>(column: &mut &'a [u8], count: usize) -> Result<&'a [u8], FrameError> {
-    let (front, rest) = column.split_at_checked(count).ok_or(Clause::ColumnEnd)?;
-    *column = rest;
-    Ok(front)
-}
-
-impl<'a> Residual<'a> {
-    fn new(mut all: &'a [u8]) -> Result<Residual<'a>, FrameError> {
-        let mut lens = [0; COLUMNS];
-        for len in &mut lens {
-            *len = small(&mut all)? as usize;
-        }
-        let [control, lengths, matches, offsets, changes] = lens;
-        Ok(Residual {
-            control: bytes(&mut all, control)?,
-            lengths: bytes(&mut all, lengths)?,
-            matches: bytes(&mut all, matches)?,
-            offsets: bytes(&mut all, offsets)?,
-            changes: bytes(&mut all, changes)?,
-            bytes: all,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        [self.control, self.lengths, self.matches, self.offsets, self.changes, self.bytes]
-            .iter()
-            .all(|column| column.is_empty())
-    }
 }
 
 impl Assembly {
@@ -374,6 +305,8 @@ impl Assembly {
         + MAX_NAMED * (size_of::<Source<'_>>() + size_of::<usize>() + Tables::MEMORY)
         + Tables::MEMORY
         + 2 * MAX_SHIFTS * size_of::<(i64, i64)>()
+        + Joined::MEMORY
+        + Open::MEMORY
         // A block, its literals, and its sequences, in buffers that grow by doubling.
         + 2 * (2 * MAX_ZSTD_BLOCK + zstd_block::MAX_SEQUENCES * size_of::<Sequence>());
 
@@ -383,6 +316,8 @@ impl Assembly {
             + self.literals.capacity()
             + self.sequences.capacity() * size_of::<Sequence>()
             + self.block.capacity()
+            + self.joined.memory()
+            + self.open.memory()
     }
 
     /// States that all sources of the next frame are in [`Assembly::sources`], in order.
@@ -406,19 +341,39 @@ impl Assembly {
     ) -> Result<(), FrameError> {
         out.clear();
         let are_read = std::mem::take(&mut self.are_read);
-        if sources.len() > MAX_NAMED {
-            let (value, limit) = (sources.len() as u64, MAX_NAMED as u64);
-            return Err(FrameError::TooLarge { field: "zstd blocks", value, limit });
-        }
         let mut residual = Residual::new(residual)?;
-        if !are_read {
+        work.add(sources.len() as u64, STEP)?;
+        let stated = pieces::read(sources, &mut residual.control)?;
+        // Lent, because sources refer to it.
+        let mut joined = std::mem::take(&mut self.joined);
+        let written = joined
+            .join(sources, &stated, work)
+            .and_then(|()| Named::new(sources, &stated, &joined, are_read))
+            .and_then(|mut named| {
+                self.shifts(&mut named, &mut residual, work)?;
+                self.write(&mut residual, &mut plain, &mut named, len, work, out)
+            });
+        self.joined = joined;
+        written?;
+        let left = (len - out.len()).checked_sub(plain.len()).ok_or(Clause::Sum)?;
+        out.extend_from_slice(bytes(&mut residual.bytes, left)?);
+        out.extend_from_slice(plain);
+        if residual.is_empty() { Ok(()) } else { Err(Clause::ColumnLeft.into()) }
+    }
+
+    /// Reads where content went.
+    fn shifts(
+        &mut self,
+        named: &mut Named<'_>,
+        residual: &mut Residual<'_>,
+        work: &mut Work,
+    ) -> Result<(), FrameError> {
+        if !named.are_read {
             self.sources.clear();
-        }
-        self.shifts.clear();
-        let mut named = Named::new(sources, &mut residual.control, are_read, work)?;
-        if are_read && named.ends.last().copied().unwrap_or(0) != self.sources.sequences.len() {
+        } else if named.ends.last().copied().unwrap_or(0) != self.sources.sequences.len() {
             return Err(Clause::Missing.into());
         }
+        self.shifts.clear();
         let count = number(&mut residual.control)?;
         if count > MAX_SHIFTS as u64 {
             return Err(Clause::Shifts.into());
@@ -433,50 +388,73 @@ impl Assembly {
             }
             self.shifts.push((from, shift));
         }
+        Ok(())
+    }
+
+    /// Writes the blocks, and the bytes before each piece of them.
+    fn write<'r>(
+        &mut self,
+        residual: &mut Residual<'r>,
+        plain: &mut &'r [u8],
+        named: &mut Named<'_>,
+        len: usize,
+        work: &mut Work,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
         // Tables known for the next block, and the sources that describe the others.
         let mut tables = Tables::default();
         let mut origins = [None; 4];
         let mut here = 0;
         let mut blocks = 0;
+        self.open.clear();
         while !residual.control.is_empty() {
             let before = number(&mut residual.control)?;
-            let column = if before & 1 == 1 { &mut plain } else { &mut residual.bytes };
-            let before =
-                usize::try_from(before >> 1).ok().filter(|&count| count <= len - out.len());
+            let column = if before & 1 == 1 { &mut *plain } else { &mut residual.bytes };
+            let room = self.open.room(len, out);
+            let before = usize::try_from(before >> 1).ok().filter(|&count| count <= room);
             out.extend_from_slice(bytes(column, before.ok_or(Clause::Outside)?)?);
+            work.add(1, STEP)?;
             if let Some(nth) = number(&mut residual.control)?.checked_sub(1) {
                 let nth = usize::try_from(nth).map_err(|_| Clause::Missing)?;
+                if let Some(nth) = nth.checked_sub(named.all.len()) {
+                    let piece = small(&mut residual.control)? as usize;
+                    self.open.take(nth, piece, out)?;
+                    continue;
+                }
                 origins = named.all.get(nth).ok_or(Clause::Missing)?.origins;
                 tables = Tables::default();
             }
-            let skip = small(&mut residual.control)? as usize;
+            let skip = small(&mut residual.control)?;
+            let piece = if skip & 1 == 1 { Some(small(&mut residual.control)?) } else { None };
             here += signed(&mut residual.control)?;
             blocks += 1;
             if blocks > MAX_BLOCKS {
                 return Err(Clause::Blocks.into());
             }
-            if skip > 0 && blocks > 1 {
-                return Err(Clause::Skip.into());
-            }
-            work.add(1, STEP)?;
             let mut units = 0;
             let packer = Packer::read(&mut residual.bytes, &mut tables, &mut units)?;
             work.add(1, units)?;
             work.add(packer.literals() as u64, LITERAL)?;
             work.add(packer.sequences() as u64, SEQUENCE)?;
             named.take_tables(&origins, packer.uses().inherits, &mut tables, work)?;
-            here = self.block(&mut residual, &packer, &mut named, here, work)?;
+            here = self.block(residual, &packer, named, here, work)?;
             self.block.clear();
             packer.pack(&tables, &self.literals, &self.sequences, &mut self.block)?;
-            let rest = self.block.get(skip..).filter(|rest| !rest.is_empty());
-            let rest =
-                rest.filter(|rest| rest.len() <= len - out.len()).ok_or(Clause::BlockLength)?;
-            out.extend_from_slice(rest);
+            let rest = self.block.get((skip >> 1) as usize..).unwrap_or_default();
+            let room = self.open.room(len, out);
+            match piece {
+                Some(0) => return Err(Clause::Piece.into()),
+                Some(piece) => {
+                    self.open.add(rest, room)?;
+                    self.open.take(self.open.count() - 1, piece as usize, out)?;
+                }
+                None if rest.is_empty() || rest.len() > room => {
+                    return Err(Clause::BlockLength.into());
+                }
+                None => out.extend_from_slice(rest),
+            }
         }
-        let left = (len - out.len()).checked_sub(plain.len()).ok_or(Clause::Sum)?;
-        out.extend_from_slice(bytes(&mut residual.bytes, left)?);
-        out.extend_from_slice(plain);
-        if residual.is_empty() { Ok(()) } else { Err(Clause::ColumnLeft.into()) }
+        if self.open.count() == 0 { Ok(()) } else { Err(Clause::OpenLeft.into()) }
     }
 
     /// Assembles the literals and sequences of a block whose content begins at place `here`.

@@ -1,8 +1,9 @@
 //! What a decoder refuses, clause by clause, at the seam to the rest of the codec.
 
 use super::clause::Clause;
+use super::columns::zigzag;
 use super::section::Expander;
-use super::sequences::{Assembly, zigzag};
+use super::sequences::Assembly;
 use super::work::Work;
 use crate::entropy::{CodeAt, Operation};
 use crate::error::FrameError;
@@ -131,6 +132,12 @@ fn clauses_of_sequences() {
     let block: &[u8] = &[2 << 3, 0, b'a', b'b'];
     let whole = sequences(&blocks(&[0; 5], block), b"", &[], 4);
     assert_eq!(whole, Ok(vec![2 << 3, b'a', b'b', 0]));
+    // Two blocks, a byte of each in turn, and another byte before the last.
+    let mut control = [0u64, 0, 1, 1, 0, 0].repeat(2);
+    control.extend([0, 1, 1, 0, 2, 1, 0, 1, 1, 1 << 1, 2, 1, 0, 1, 0, 0, 1, 0]);
+    let turns = sequences(&blocks(&control, &[block, block, b"x"].concat()), b"", &[], 9);
+    let [head, end] = [2 << 3, 0];
+    assert_eq!(turns, Ok(vec![head, head, b'a', b'a', b'b', b'x', b'b', end, end]));
     // The same with a sequence under the predefined tables; its control column follows.
     let with_one = |control: &[u64]| {
         let control = [&[0, 0, 0, 0], control].concat();
@@ -151,20 +158,34 @@ fn clauses_of_sequences() {
         (shifts(&[2, 0, 0, 0, 0]), b"", no_source, Clause::ShiftOrder),
         (shifts(&[1, zigzag(step), 0]), b"", no_source, Clause::Signed),
         (shifts(&[1, zigzag(-step), 0]), b"", no_source, Clause::Signed),
-        (shifts(&[4]), b"", &[&[0, 0]], Clause::Kind),
+        (shifts(&[5]), b"", &[&[0, 0]], Clause::Kind),
+        (shifts(&[4]), b"", &[&[0, 0]], Clause::Continued),
+        (shifts(&[4, 3, 0]), b"", &[&[0; 1 << 18], &[0; 1 << 18]], Clause::Block),
+        (shifts(&[4, 3, 0]), b"", &[&[0; 1 << 18], &[0; (1 << 18) + 1]], Clause::Joined),
         (shifts(&[0, 0, 0]), b"", &[&[]], Clause::Block),
         (blocks(&[5 << 1], b"abcdef"), b"", no_source, Clause::Outside),
-        (blocks(&[0, 1], b"abcd"), b"", no_source, Clause::Missing),
+        (blocks(&[0, 1, 0], b"abcd"), b"", no_source, Clause::Missing),
         (blocks(&[0, 0, 1 << 32], b"abcd"), b"", no_source, Clause::Number),
         (blocks(&[0, 0, 0, 0], b""), b"", no_source, Clause::Block),
-        (blocks(&[0, 0, 4, 0, 0], block), b"", no_source, Clause::BlockLength),
+        (blocks(&[0, 0, 4 << 1, 0, 0], block), b"", no_source, Clause::BlockLength),
+        (blocks(&[0, 0, 4 << 1 | 1, 1, 0, 0], block), b"", no_source, Clause::BlockLength),
         (
             blocks(&[1 << 1, 0, 0, 0, 0], &[b"x", block].concat()),
             b"",
             no_source,
             Clause::BlockLength,
         ),
-        (blocks(&[0, 0, 2, 0, 0, 0, 0, 1, 0, 0], &block.repeat(2)), b"", no_source, Clause::Skip),
+        (blocks(&[0, 0, 1, 0, 0, 0], block), b"", no_source, Clause::Piece),
+        (blocks(&[0, 0, 1, 4, 0, 0], block), b"", no_source, Clause::Piece),
+        (blocks(&[0, 0, 1, 1, 0, 0, 0, 1, 3], block), b"", no_source, Clause::Piece),
+        (blocks(&[0, 0, 1, 1, 0, 0, 0, 2, 0], block), b"", no_source, Clause::Missing),
+        (blocks(&[0, 0, 1, 1, 0, 0, 0, 1, 2], block), b"", no_source, Clause::OpenLeft),
+        (
+            blocks(&[0, 0, 1, 3, 0, 0, 1 << 1, 1, 0], &[block, b"x"].concat()),
+            b"",
+            no_source,
+            Clause::Outside,
+        ),
         (blocks(&[0, 0, 0, 0, 3], block), b"", no_source, Clause::Literals),
         (blocks(&[0, 0, 0, 0, 1], block), b"", no_source, Clause::NoSequence),
         (with_one(&[2]), b"", no_source, Clause::Sequences),
@@ -180,4 +201,8 @@ fn clauses_of_sequences() {
     }
     let all = sequences(&blocks(&many, &block.repeat(257)), b"", &[], 4 * 257);
     assert_eq!(all, Err(Clause::Blocks.into()));
+    // The first byte of each.
+    let open = |count| blocks(&[0, 0, 1, 1, 0, 0].repeat(count), &block.repeat(count));
+    assert_eq!(sequences(&open(8), b"", &[], 36), Err(Clause::OpenLeft.into()));
+    assert_eq!(sequences(&open(9), b"", &[], 36), Err(Clause::Open.into()));
 }

@@ -7,7 +7,7 @@ const PER_BYTE: u64 = 16;
 /// Units that any frame may take.
 const BASE: u64 = 1024;
 
-/// For each operation, source, and zstd block that is written.
+/// For each operation, source, and piece of a zstd block that is written.
 pub(in crate::inside) const STEP: u64 = 16;
 /// For each token while there are no bends.
 pub(in crate::inside) const TOKEN: u64 = 1;
@@ -21,6 +21,8 @@ pub(in crate::inside) const CODE: u64 = 2048;
 pub(in crate::inside) const SEQUENCE: u64 = 4;
 /// For each literal.
 pub(in crate::inside) const LITERAL: u64 = 1;
+/// Bytes of a zstd block in several sources that are joined for a unit.
+pub(in crate::inside) const JOINED: usize = 16;
 /// For each shift.
 pub(in crate::inside) const SHIFT: u64 = 4;
 

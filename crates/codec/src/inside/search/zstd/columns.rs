@@ -1,14 +1,17 @@
 //! Writes the residual: `docs/FORMAT.md`, "Sequences of zstd".
 
-use super::index::Named;
+use super::index::Names;
 use super::plan::literal_runs;
 use super::runs::length;
 use super::{Target, Zstd};
 use crate::encoder::looks_compressible;
 use crate::format::varint;
-use crate::inside::wire::sequences::{COLUMNS, change, zigzag};
+use crate::inside::wire::columns::{COLUMNS, zigzag};
+use crate::inside::wire::pieces::CONTINUED;
+use crate::inside::wire::sequences::change;
 use crate::matcher::Match;
 use crate::zstd_block::Sequence;
+use std::ops::Range;
 
 /// Columns of a residual.
 #[derive(Debug, Default)]
@@ -58,14 +61,15 @@ impl Zstd {
         block: &[u8],
         matches: &[Match],
         base: i64,
-        names: &[Named],
+        names: &Names,
         shifts: &[(i64, i64)],
         begins: &[(usize, usize)],
     ) {
         let mut columns = std::mem::take(&mut self.columns);
         columns.clear();
         let mut place = 0;
-        for name in names {
+        for name in &names.all {
+            (1..name.pieces.len()).for_each(|_| columns.number(CONTINUED as usize));
             columns.number(usize::from(name.is_fresh) + 2 * usize::from(name.place.is_none()));
             if let Some(begins) = name.place {
                 columns.signed(begins - place);
@@ -92,18 +96,40 @@ impl Zstd {
                 run.start = until;
             }
         };
+        // The pieces of all targets, in order.
+        let mut pieces: Vec<(Range<usize>, usize)> = Vec::new();
+        for (of, &(nth, _)) in begins.iter().enumerate() {
+            let lies = self.lies[self.targets[nth].lies.clone()].iter();
+            pieces.extend(lies.map(|piece| (piece.clone(), of)));
+        }
+        pieces.sort_unstable_by_key(|(piece, _)| piece.start);
         let mut here = 0;
-        for &(nth, begin) in begins {
-            let target = &self.targets[nth];
-            take(target.lies.start, &mut rest);
+        // Targets of which a piece is still to come, and how many these are.
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        for (piece, of) in pieces {
+            take(piece.start, &mut rest);
             let is_plain = !looks_compressible(&rest);
             let column = if is_plain { &mut columns.plain } else { &mut columns.bytes };
             column.extend_from_slice(&rest);
             columns.number(2 * rest.len() + usize::from(is_plain));
             // Bytes that the block assembles itself.
-            take(target.lies.end, &mut rest);
+            take(piece.end, &mut rest);
+            if let Some(at) = open.iter().position(|&(known, _)| known == of) {
+                columns.number(names.all.len() + 1 + at);
+                open[at].1 -= 1;
+                columns.number(if open[at].1 > 0 { piece.len() } else { 0 });
+                open.retain(|&(_, left)| left > 0);
+                continue;
+            }
+            let (nth, begin) = begins[of];
+            let target = &self.targets[nth];
             columns.number(begin);
-            columns.number(target.skip);
+            let is_divided = target.lies.len() > 1;
+            columns.number(2 * target.skip + usize::from(is_divided));
+            if is_divided {
+                columns.number(piece.len());
+                open.push((of, target.lies.len() - 1));
+            }
             columns.signed(target.noted.place - base - here);
             columns.bytes.extend_from_slice(&self.heads[target.heads.clone()]);
             here = self.describe_block(target, shifts, &mut columns) - base;

@@ -1,5 +1,8 @@
 //! An index of the sequences in the log: fingerprints, and the zstd blocks.
 
+use crate::inside::wire::pieces::MAX_JOINED;
+use crate::inside::wire::section::MAX_SOURCES;
+use crate::inside::wire::sequences::MAX_NAMED;
 use crate::zstd_block::{Sequence, Uses};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,19 +15,23 @@ pub(super) const KEPT: u64 = 64;
 pub(super) const BYTES_PER_ENTRY: u64 = 256;
 pub(super) const BYTES_PER_BLOCK: u64 = 16 << 10;
 pub(super) const MIN_ENTRIES: u64 = 1 << 10;
-/// Places of tables from here on are unknown: nothing can refer to them.
-pub(super) const NOWHERE: u64 = 1 << 63;
+/// Pieces that are kept for each block that may be kept: most are in one.
+const PIECES_PER_BLOCK: usize = 2;
 /// The place of a table that does not exist.
-pub(super) const UNKNOWN: u64 = NOWHERE - 1;
+pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// The block that describes each table, by its first byte in the log.
+/// The block that describes each table, by its end in the log.
 pub(super) type Origins = [u64; 4];
 
-/// A block of the log.
+/// A block of the log. No two end at the same place, but blocks of streams that interleave may begin
+/// in another order than they end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
-    pub(super) at: u64,
+    pub(super) end: u64,
     pub(super) len: u32,
+    /// Its pieces among those of the index.
+    pub(super) first: u64,
+    pub(super) pieces: u32,
     pub(super) literals: u32,
     pub(super) sequences: u32,
     pub(super) is_last: bool,
@@ -33,12 +40,6 @@ pub(super) struct Noted {
     /// Where the tables valid before it are described.
     pub(super) origins: Origins,
     pub(super) place: i64,
-}
-
-impl Noted {
-    pub(super) fn range(&self) -> Range<u64> {
-        self.at..self.at + u64::from(self.len)
-    }
 }
 
 /// Fingerprints of the sequences of zstd blocks, and the places of these blocks.
@@ -50,6 +51,9 @@ pub(super) struct Index {
     pub(super) max_blocks: usize,
     /// Ordinal of the first of `blocks`; the first of all is 1.
     pub(super) first: u64,
+    /// The pieces of the blocks, in order, and the ordinal of the first.
+    pieces: VecDeque<(u64, u32)>,
+    first_piece: u64,
 }
 
 pub(super) fn entries(capacity: u64) -> usize {
@@ -64,41 +68,69 @@ pub(super) fn max_blocks(capacity: u64) -> usize {
 impl Index {
     pub(super) fn new(capacity: u64) -> Index {
         let table = vec![0; entries(capacity)];
-        Index { table, blocks: VecDeque::new(), max_blocks: max_blocks(capacity), first: 1 }
+        let (blocks, max_blocks) = (VecDeque::new(), max_blocks(capacity));
+        Index { table, blocks, max_blocks, first: 1, pieces: VecDeque::new(), first_piece: 0 }
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.table.len() * 8 + self.blocks.capacity() * size_of::<Noted>()
+        self.table.len() * 8
+            + self.blocks.capacity() * size_of::<Noted>()
+            + self.pieces.capacity() * size_of::<(u64, u32)>()
     }
 
     pub(super) fn most_memory(capacity: u64) -> usize {
-        entries(capacity) * 8 + 2 * max_blocks(capacity) * size_of::<Noted>()
+        // The lists grow by doubling.
+        let each = size_of::<Noted>() + PIECES_PER_BLOCK * size_of::<(u64, u32)>();
+        entries(capacity) * 8 + 2 * max_blocks(capacity) * each
     }
 
     pub(super) fn get(&self, ordinal: u64) -> Option<&Noted> {
         self.blocks.get(usize::try_from(ordinal.checked_sub(self.first)?).ok()?)
     }
 
-    /// The block that begins at `at`.
-    pub(super) fn at(&self, at: u64) -> Option<&Noted> {
-        let nth = self.blocks.binary_search_by_key(&at, |block| block.at).ok()?;
+    /// The block that ends at `end`.
+    pub(super) fn ending(&self, end: u64) -> Option<&Noted> {
+        let nth = self.blocks.binary_search_by_key(&end, |block| block.end).ok()?;
         self.blocks.get(nth)
     }
 
-    /// The block that contains `at`.
-    pub(super) fn around(&self, at: u64) -> Option<&Noted> {
-        let nth = self.blocks.partition_point(|block| block.at < at).checked_sub(1)?;
-        self.blocks.get(nth).filter(|block| at <= block.at + u64::from(block.len))
+    /// The block in one piece that contains `at`, as the range of the log that it has.
+    pub(super) fn around(&self, at: u64) -> Option<(&Noted, Range<u64>)> {
+        let nth = self.blocks.partition_point(|block| block.end < at);
+        let block = self.blocks.get(nth).filter(|block| block.pieces == 1)?;
+        let range = self.pieces(block).next().filter(|range| range.start < at)?;
+        Some((block, range))
     }
 
-    pub(super) fn add(&mut self, block: Noted, fingerprints: impl Iterator<Item = u64>) {
-        if self.blocks.back().is_some_and(|last| last.at >= block.at) {
+    /// Where a block lies in the log.
+    pub(super) fn pieces(&self, block: &Noted) -> impl Iterator<Item = Range<u64>> {
+        let first = block.first.saturating_sub(self.first_piece) as usize;
+        let all = self.pieces.iter().skip(first).take(block.pieces as usize);
+        all.map(|&(at, len)| at..at + u64::from(len))
+    }
+
+    /// Adds a block in these pieces.
+    pub(super) fn add(
+        &mut self,
+        mut block: Noted,
+        pieces: &[Range<u64>],
+        fingerprints: impl Iterator<Item = u64>,
+    ) {
+        if self.blocks.back().is_some_and(|last| last.end >= block.end) {
             return;
         }
-        if self.blocks.len() == self.max_blocks {
-            self.blocks.pop_front();
+        while self.blocks.len() == self.max_blocks
+            || self.pieces.len() + pieces.len() > PIECES_PER_BLOCK * self.max_blocks
+        {
+            let Some(oldest) = self.blocks.pop_front() else { return };
             self.first += 1;
+            self.pieces.drain(..oldest.pieces as usize);
+            self.first_piece += u64::from(oldest.pieces);
         }
+        block.first = self.first_piece + self.pieces.len() as u64;
+        block.pieces = pieces.len() as u32;
+        let lengths = pieces.iter().map(|piece| (piece.start, (piece.end - piece.start) as u32));
+        self.pieces.extend(lengths);
         self.blocks.push_back(block);
         let ordinal = self.first + self.blocks.len() as u64 - 1;
         for fingerprint in fingerprints {
@@ -118,8 +150,9 @@ impl Index {
     }
 
     pub(super) fn rewind(&mut self, offset: u64) {
-        let kept = self.blocks.partition_point(|block| block.range().end <= offset);
+        let kept = self.blocks.partition_point(|block| block.end <= offset);
         self.blocks.truncate(kept);
+        self.pieces.truncate(self.blocks.iter().map(|block| block.pieces as usize).sum());
     }
 }
 
@@ -167,10 +200,10 @@ pub(super) fn fingerprints(sequences: &[Sequence], key: u64) -> impl Iterator<It
 }
 
 /// A block that a frame names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Named {
-    pub(super) at: u64,
-    pub(super) len: u32,
+    /// Its pieces among those of all.
+    pub(super) pieces: Range<usize>,
     /// Where its content begins; `None` if it gives tables only.
     pub(super) place: Option<i64>,
     /// It takes no tables from the source before.
@@ -181,6 +214,8 @@ pub(super) struct Named {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) all: Vec<Named>,
+    /// Their pieces in the log.
+    pub(super) pieces: Vec<Range<u64>>,
     pub(super) origins: Option<Origins>,
 }
 
@@ -201,35 +236,65 @@ impl Names {
         let mut describing: Vec<u64> = needed().map(|nth| origins[nth]).collect();
         describing.sort_unstable();
         describing.dedup();
-        let before = self.all.len();
+        let before = (self.all.len(), self.pieces.len());
         let mut now = [UNKNOWN; 4];
-        for (nth, &at) in describing.iter().enumerate() {
-            let found = index.at(at).and_then(|block| Some((block, held(&block.range())?)));
-            let Some((block, held)) = found else {
-                self.all.truncate(before);
+        for (nth, &end) in describing.iter().enumerate() {
+            let found = index.ending(end);
+            let Some((block, pieces)) =
+                found.and_then(|block| Some((block, self.held(index, block, &mut held)?)))
+            else {
+                self.all.truncate(before.0);
+                self.pieces.truncate(before.1);
                 return false;
             };
-            self.all.push(Named { at: held, len: block.len, place: None, is_fresh: nth == 0 });
-            describe(&mut now, &block.uses, at);
+            self.all.push(Named { pieces, place: None, is_fresh: nth == 0 });
+            describe(&mut now, &block.uses, end);
         }
         self.origins = (!describing.is_empty()).then_some(now);
         true
     }
 
-    /// Names a block whose content is in the log at `held`.
-    pub(super) fn block(&mut self, block: &Noted, held: u64, place: i64) {
-        let Noted { at, len, .. } = *block;
+    /// Whether a frame may name so many.
+    pub(super) fn fit(&self) -> bool {
+        let divided = self.all.iter().filter(|name| name.pieces.len() > 1);
+        let pieces = divided.flat_map(|name| &self.pieces[name.pieces.clone()]);
+        let joined: u64 = pieces.map(|piece| piece.end - piece.start).sum();
+        self.all.len() <= MAX_NAMED
+            && self.pieces.len() <= MAX_SOURCES
+            && joined <= MAX_JOINED as u64
+    }
+
+    /// Adds the pieces of a block, if all of them are in the log.
+    pub(super) fn held(
+        &mut self,
+        index: &Index,
+        block: &Noted,
+        mut held: impl FnMut(&Range<u64>) -> Option<u64>,
+    ) -> Option<Range<usize>> {
+        let first = self.pieces.len();
+        for piece in index.pieces(block) {
+            let Some(at) = held(&piece) else {
+                self.pieces.truncate(first);
+                return None;
+            };
+            self.pieces.push(at..at + (piece.end - piece.start));
+        }
+        Some(first..self.pieces.len())
+    }
+
+    /// Names a block whose content is in these pieces.
+    pub(super) fn block(&mut self, block: &Noted, pieces: Range<usize>, place: i64) {
         let is_fresh = self.origins.is_none();
-        self.all.push(Named { at: held, len, place: Some(place), is_fresh });
-        describe(self.origins.get_or_insert([UNKNOWN; 4]), &block.uses, at);
+        self.all.push(Named { pieces, place: Some(place), is_fresh });
+        describe(self.origins.get_or_insert([UNKNOWN; 4]), &block.uses, block.end);
     }
 }
 
-/// Records the tables that a block at `at` describes.
-pub(super) fn describe(origins: &mut Origins, uses: &Uses, at: u64) {
+/// Records the tables that the block that ends at `end` describes.
+pub(super) fn describe(origins: &mut Origins, uses: &Uses, end: u64) {
     for (nth, origin) in origins.iter_mut().enumerate() {
         if uses.describes[nth] {
-            *origin = at;
+            *origin = end;
         }
     }
 }
@@ -267,8 +332,10 @@ mod tests {
         let (mut index, noted) = (
             Index::new(1 << 20),
             Noted {
-                at: 5,
+                end: 105,
                 len: 100,
+                first: 0,
+                pieces: 0,
                 literals: 0,
                 sequences: count as u32,
                 is_last: true,
@@ -278,7 +345,7 @@ mod tests {
                 place: 0,
             },
         );
-        index.add(noted, fingerprints(&sequences, key));
+        index.add(noted, std::slice::from_ref(&(5..105)), fingerprints(&sequences, key));
         let found = |of| fingerprints(&sequences, of).filter_map(|of| index.find(of)).count();
         assert!(found(key) > count / 2 && found(key + 1) == 0, "{}", found(key));
     }

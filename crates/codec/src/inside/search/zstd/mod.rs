@@ -7,7 +7,7 @@ mod plan;
 mod runs;
 
 use self::columns::Columns;
-use self::index::{Index, NOWHERE, Noted, Origins, UNKNOWN, describe, fingerprints};
+use self::index::{Index, Noted, Origins, UNKNOWN, describe, fingerprints};
 use self::plan::Refused;
 use self::runs::Run;
 use crate::inside::Place;
@@ -31,57 +31,59 @@ pub(in crate::inside) struct Flow {
     origins: Origins,
     /// The place after the last block, in the content of all frames of the domain.
     place: i64,
-    shifts: Shifts,
 }
 
 impl Flow {
-    pub(in crate::inside) const MEMORY: usize =
-        size_of::<Flow>() + Tables::MEMORY + MAX_SHIFTS * size_of::<(i64, i64)>();
+    pub(in crate::inside) const MEMORY: usize = size_of::<Flow>() + Tables::MEMORY;
 }
 
 /// Positions of a flow in zstd frames: of the flow itself, which is stream 0, or of streams of HTTP/2.
-/// The most recently used is last.
 #[derive(Debug, Default)]
-pub(in crate::inside) struct Frames(Vec<(u32, Box<Flow>)>);
+pub(in crate::inside) struct Frames {
+    /// The most recently used is last.
+    flows: Vec<(u32, Box<Flow>)>,
+    /// Where content of earlier frames moved in theirs.
+    shifts: Shifts,
+}
 
 impl Frames {
-    /// Memory in bytes, at most, without positions: [`Flow::MEMORY`] each. The list grows by doubling.
+    /// Memory in bytes, at most, without positions: [`Flow::MEMORY`] each. The lists grow by doubling.
     pub(in crate::inside) const MEMORY: usize =
-        2 * (MOST_STREAMS + 1) * size_of::<(u32, Box<Flow>)>();
+        2 * (MOST_STREAMS + 1) * size_of::<(u32, Box<Flow>)>()
+            + MAX_SHIFTS * size_of::<(i64, i64)>();
 
     /// Keeps the position of the flow itself, and those of streams that are followed.
     pub(in crate::inside) fn retain(&mut self, is_followed: impl Fn(u32) -> bool) {
-        self.0.retain(|(stream, _)| *stream == 0 || is_followed(*stream));
+        self.flows.retain(|(stream, _)| *stream == 0 || is_followed(*stream));
     }
 
     pub(in crate::inside) fn clear(&mut self) {
-        self.0.clear();
+        self.flows.clear();
+        self.shifts.clear();
     }
 
     /// Of the flow itself.
     pub(in crate::inside) fn set(&mut self, flow: Box<Flow>) {
-        self.0 = vec![(0, flow)];
+        self.clear();
+        self.flows.push((0, flow));
     }
 
     /// Removes and returns the position of a stream.
     fn take(&mut self, stream: u32) -> Option<Box<Flow>> {
-        let nth = self.0.iter().rposition(|(known, _)| *known == stream)?;
-        Some(self.0.remove(nth).1)
+        let nth = self.flows.iter().rposition(|(known, _)| *known == stream)?;
+        Some(self.flows.remove(nth).1)
     }
 
     fn put(&mut self, stream: u32, flow: Box<Flow>) {
-        if self.0.len() > MOST_STREAMS {
-            self.0.remove(0);
+        if self.flows.len() > MOST_STREAMS {
+            self.flows.remove(0);
         }
-        self.0.push((stream, flow));
-    }
-
-    /// The most recently used.
-    fn last(&mut self) -> Option<&mut Flow> {
-        self.0.last_mut().map(|(_, flow)| &mut **flow)
+        self.flows.push((stream, flow));
     }
 }
 
+/// Places left free behind those of another frame that continues.
+const APART: i64 = 1 << 26;
 /// Most domains whose content is counted.
 const MAX_DOMAINS: usize = 1024;
 
@@ -94,7 +96,10 @@ type Places = Domains<i64, MAX_DOMAINS>;
 #[derive(Clone, Debug)]
 struct Target {
     noted: Noted,
-    /// Its bytes before the block of the codec, and the range of the rest in that.
+    /// Which of those that ended it is.
+    nth: usize,
+    /// Its bytes before the block of the codec, and the ranges of the rest in that, among those of
+    /// all.
     skip: usize,
     lies: Range<usize>,
     /// Ranges of its heads, literals and sequences among those of all.
@@ -113,6 +118,8 @@ pub(in crate::inside) struct Zstd {
     capacity: u64,
     places: Places,
     targets: Vec<Target>,
+    /// Ranges of the block of the codec that the targets have.
+    lies: Vec<Range<usize>>,
     content: Vec<u8>,
     heads: Vec<u8>,
     literals: Vec<u8>,
@@ -162,6 +169,8 @@ impl Zstd {
             .saturating_add(2 * (2 * MAX_ZSTD_BLOCK + literals + sequences * each))
             // Hashes of the sources' sequences: a power of two.
             .saturating_add(size_of::<u32>() * 2 * MAX_SEQUENCES)
+            // Ranges of targets: pieces of what a block holds.
+            .saturating_add(4 * max_block * size_of::<Range<usize>>() / 64)
             // Columns, residual and literals.
             .saturating_add(16 * max_block)
     }
@@ -170,6 +179,7 @@ impl Zstd {
         self.index.as_ref().map_or(0, Index::memory)
             + self.places.memory()
             + self.targets.capacity() * size_of::<Target>()
+            + self.lies.capacity() * size_of::<Range<usize>>()
             + self.content.capacity()
             + self.heads.capacity()
             + self.literals.capacity()
@@ -190,6 +200,7 @@ impl Zstd {
             capacity,
             places: Places::default(),
             targets: Vec::new(),
+            lies: Vec::new(),
             content: Vec::new(),
             heads: Vec::new(),
             literals: Vec::new(),
@@ -214,24 +225,26 @@ impl Zstd {
     fn read(&mut self, place: &Place<'_>, block: &[u8], ended: &[Block], frames: &mut Frames) {
         let &Place { log, offset, key, .. } = place;
         self.targets.clear();
+        self.lies.clear();
         self.heads.clear();
         self.literals.clear();
         self.sequences.clear();
         self.starts.clear();
-        for block_of in ended {
+        for (nth, block_of) in ended.iter().enumerate() {
             let mut flow = frames.take(block_of.stream);
             if block_of.is_first {
-                let shifts = flow.map(|flow| flow.shifts).unwrap_or_default();
                 let tables = Tables::default();
-                let place = *self.places.of(key);
-                flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place, shifts }));
+                // Shifts are by place: frames that interleave must not have the same places.
+                let apart = if frames.flows.is_empty() { 0 } else { APART };
+                let place = *self.places.of(key) + apart;
+                flow = Some(Box::new(Flow { tables, origins: [UNKNOWN; 4], place }));
             }
             let Some(mut flow) = flow else { continue };
             let now = &mut *flow;
             let before = (self.heads.len(), self.literals.len(), self.sequences.len());
             if let Kind::Plain(len) = block_of.kind {
                 now.place += i64::from(len);
-            } else if self.read_block(log, offset, block, block_of, now).is_none() {
+            } else if self.read_block(log, offset, block, (nth, block_of), now).is_none() {
                 // What was read of it has no target, and its sequences have no `starts`.
                 self.heads.truncate(before.0);
                 self.literals.truncate(before.1);
@@ -250,11 +263,12 @@ impl Zstd {
         log: &Log,
         offset: u64,
         block: &[u8],
-        ended: &Block,
+        (nth, ended): (usize, &Block),
         flow: &mut Flow,
     ) -> Option<()> {
         self.content.clear();
-        let (mut skip, mut pieces_here) = (0, 0);
+        let mut skip = 0;
+        let first = self.lies.len();
         for piece in &ended.pieces {
             // Its bytes before the block are in the log already.
             let before = piece.start..piece.end.min(offset);
@@ -265,13 +279,12 @@ impl Zstd {
             }
             let here = piece.start.max(offset)..piece.end.max(offset);
             let here = (here.start - offset) as usize..(here.end - offset) as usize;
-            pieces_here += usize::from(!here.is_empty());
-            self.content.extend_from_slice(block.get(here)?);
+            self.content.extend_from_slice(block.get(here.clone())?);
+            if !here.is_empty() {
+                self.lies.push(here);
+            }
         }
-        let end = ended.pieces.last()?.end.checked_sub(offset)? as usize;
-        // What is in several pieces here cannot be replaced.
-        let len = if pieces_here > 1 { 0 } else { self.content.len() - skip };
-        let lies = end.checked_sub(len)?..end;
+        let end = ended.pieces.last()?.end;
         let (heads, literals, sequences) =
             (self.heads.len(), self.literals.len(), self.sequences.len());
         let (content, tables) = (&self.content, &mut flow.tables);
@@ -302,14 +315,11 @@ impl Zstd {
             start += sequence.literals;
             matched += i64::from(sequence.matched) + 3;
         }
-        // Nothing can refer to a block in several pieces.
-        let at = match &ended.pieces[..] {
-            [piece] => piece.start,
-            _ => NOWHERE + flow.place as u64,
-        };
         let noted = Noted {
-            at,
+            end,
             len: self.content.len() as u32,
+            first: 0,
+            pieces: 0,
             literals: (self.literals.len() - literals) as u32,
             sequences: (self.sequences.len() - sequences) as u32,
             is_last: ended.is_last,
@@ -319,11 +329,12 @@ impl Zstd {
             place: flow.place,
         };
         flow.place += i64::from(noted.literals) + matched + unread;
-        describe(&mut flow.origins, &uses, at);
+        describe(&mut flow.origins, &uses, end);
         self.targets.push(Target {
             noted,
+            nth,
             skip,
-            lies,
+            lies: first..self.lies.len(),
             heads: heads..self.heads.len(),
             literals: literals..self.literals.len(),
             sequences: sequences..self.sequences.len(),
@@ -345,17 +356,18 @@ impl Zstd {
         self.read(place, block, ended, frames);
         // Those that could not be read have no heads.
         let read = self.targets.iter().filter(|target| !target.heads.is_empty());
-        let opened = read.map(|target| target.lies.len()).sum();
+        let opened = read.map(|target| self.len_of(target)).sum();
         let work = self.targets_work();
         let mut found = Found { opened, work, ..Found::default() };
         if self.targets.is_empty() {
             return found;
         }
         let index = self.index.take().unwrap_or_else(|| Index::new(self.capacity));
-        if parts.plan.is_empty()
-            && let Some(flow) = frames.last()
-        {
-            match self.plan(place, &index, block, flow, parts) {
+        if parts.plan.is_empty() {
+            // In the order in which they begin; those of streams that interleave end in another.
+            let lies = &self.lies;
+            self.targets.sort_by_key(|of| lies.get(of.lies.start).map_or(0, |first| first.start));
+            match self.plan(place, &index, block, &mut frames.shifts, parts) {
                 Ok(saved) => found.saved = saved,
                 Err(Refused) => found.is_refused = true,
             }
@@ -364,8 +376,13 @@ impl Zstd {
             found.work += if found.saved > 0 { work } else { 0 };
         }
         self.index = Some(index);
-        self.note(place.key);
+        self.note(place.key, ended);
         found
+    }
+
+    /// Bytes of a target in the block of the codec.
+    fn len_of(&self, target: &Target) -> usize {
+        self.lies[target.lies.clone()].iter().map(Range::len).sum()
     }
 
     /// Work of opening the targets.
@@ -397,8 +414,8 @@ impl Zstd {
     ) -> Option<(Frame, Box<Flow>)> {
         let &Place { log, key, .. } = place;
         let index = self.index.as_ref()?;
-        let block = index.around(source)?;
-        let (before, left) = (source - block.at, block.at + u64::from(block.len) - source);
+        let (block, range) = index.around(source)?;
+        let (before, left) = (source - range.start, range.end - source);
         if left == 0 && block.is_last && !block.has_checksum {
             return None;
         }
@@ -411,33 +428,37 @@ impl Zstd {
         };
         // All tables, because the blocks that follow may inherit any of them.
         let mut describing: Vec<u64> =
-            block.origins.iter().copied().filter(|&at| at != UNKNOWN).collect();
+            block.origins.iter().copied().filter(|&end| end != UNKNOWN).collect();
         if left == 0 {
-            describing.push(block.at);
+            describing.push(block.end);
         }
         describing.sort_unstable();
         describing.dedup();
         let (mut tables, mut origins) = (Tables::default(), [UNKNOWN; 4]);
         let mut cursor = Cursor::default();
-        for at in describing {
-            let block = index.at(at)?;
-            let held = copies.held(&block.range(), key, &mut cursor, is_allowed)?;
-            let content = log.read(held..held + u64::from(block.len));
-            zstd_block::pass(content, &mut tables).ok()?;
-            describe(&mut origins, &block.uses, at);
+        for end in describing {
+            let block = index.ending(end)?;
+            self.content.clear();
+            for piece in index.pieces(block) {
+                let held = copies.held(&piece, key, &mut cursor, is_allowed)?;
+                self.content.extend_from_slice(log.read(held..held + (piece.end - piece.start)));
+            }
+            zstd_block::pass(&self.content, &mut tables).ok()?;
+            describe(&mut origins, &block.uses, end);
         }
         let frame = Frame::within(before, left as usize, block.is_last, block.has_checksum);
         let place = *self.places.of(key);
-        let flow = Flow { tables, origins, place, shifts: Shifts::new() };
+        let flow = Flow { tables, origins, place };
         Some((frame, Box::new(flow)))
     }
 
-    /// Records the blocks that were read.
-    fn note(&mut self, key: u64) {
+    /// Records the blocks that were read: some of those that `ended`.
+    fn note(&mut self, key: u64, ended: &[Block]) {
         let Some(index) = &mut self.index else { return };
-        for target in self.targets.iter().filter(|target| target.noted.at < NOWHERE) {
+        self.targets.sort_unstable_by_key(|target| target.nth);
+        for target in &self.targets {
             let sequences = &self.sequences[target.sequences.clone()];
-            index.add(target.noted, fingerprints(sequences, key));
+            index.add(target.noted, &ended[target.nth].pieces, fingerprints(sequences, key));
         }
     }
 }

@@ -1,17 +1,19 @@
 //! Plans for the zstd blocks that ended in a block.
 
-use super::index::{Index, Named, Names, Noted, Rolling, UNKNOWN, describe, fingerprints};
+use super::index::{Index, Names, Noted, Rolling, UNKNOWN, describe, fingerprints};
 use super::runs::{self, AGREE, Search, length, note_shift};
-use super::{Flow, Parts, Target, Zstd};
+use super::{Parts, Target, Zstd};
 use crate::inside::Place;
 use crate::inside::budget::unpacking;
 use crate::inside::search::copies::Cursor;
 use crate::inside::search::plan::Plan;
 use crate::inside::search::worth::{LEAST_LEFT, matched_bytes};
+use crate::inside::wire::pieces::MAX_JOINED;
+use crate::inside::wire::section::MAX_SOURCES;
 use crate::inside::wire::sequences::{
-    MAX_BLOCKS, MAX_LITERALS, MAX_NAMED, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
+    MAX_BLOCKS, MAX_LITERALS, MAX_SEQUENCES, Shifts, Sources, change, shift_at,
 };
-use crate::inside::wire::work::{LITERAL, SEQUENCE, Work};
+use crate::inside::wire::work::{LITERAL, SEQUENCE, STEP, Work};
 use crate::log::Log;
 use crate::matcher::Match;
 use crate::zstd_block::{self, Tables};
@@ -22,6 +24,8 @@ const SHIFTING: usize = 32;
 /// Bytes, and share of its size, that a block must save; the savings are an estimate.
 const MIN_SAVED: usize = 64;
 const LEAST_PART: usize = 16;
+/// Sources whose content is farther from that of a block are not named.
+const FARTHEST: i64 = 1 << 43;
 /// Most blocks of the log that a frame may name, not counting those that give tables only.
 const MAX_CHOSEN: usize = 32;
 
@@ -42,6 +46,9 @@ impl Zstd {
             votes.chunk_by(|one, other| one == other).map(|of| (of.len(), of[0])).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let (mut literals, mut sequences) = (MAX_LITERALS, MAX_SEQUENCES);
+        // Those that give tables only take some, too.
+        let (mut pieces, mut joined) = (MAX_SOURCES / 2, MAX_JOINED * 3 / 4);
+        let base = self.targets[0].noted.place;
         let mut chosen = Vec::new();
         for &(_, ordinal) in &counts {
             let Some(block) = index.get(ordinal) else { continue };
@@ -50,13 +57,23 @@ impl Zstd {
                 sequences.checked_sub(block.sequences as usize),
             );
             let (Some(left_literals), Some(left_sequences)) = lefts else { continue };
+            let lefts = match block.pieces {
+                1 => (pieces.checked_sub(1), Some(joined)),
+                more => (pieces.checked_sub(more as usize), joined.checked_sub(block.len as usize)),
+            };
+            let (Some(left_pieces), Some(left_joined)) = lefts else { continue };
             if chosen.len() == MAX_CHOSEN {
                 break;
             }
+            // A step between places is limited.
+            if (block.place - base).abs() > FARTHEST {
+                continue;
+            }
             (literals, sequences) = (left_literals, left_sequences);
+            (pieces, joined) = (left_pieces, left_joined);
             chosen.push(*block);
         }
-        chosen.sort_unstable_by_key(|block| block.at);
+        chosen.sort_unstable_by_key(|block| block.end);
         chosen
     }
 
@@ -67,13 +84,13 @@ impl Zstd {
         place: &Place<'_>,
         index: &Index,
         block: &[u8],
-        flow: &mut Flow,
+        shifts: &mut Shifts,
         mut parts: Parts<'_>,
     ) -> Result<usize, Refused> {
         let before = parts.matches.clone();
         // One buffer is enough for the sources.
         std::mem::swap(&mut self.sources, parts.expander.sources());
-        let saved = self.propose(place, index, block, flow, &mut parts);
+        let saved = self.propose(place, index, block, shifts, &mut parts);
         std::mem::swap(&mut self.sources, parts.expander.sources());
         let Parts { matches, plan, expander, .. } = parts;
         if plan.is_empty() {
@@ -112,7 +129,7 @@ impl Zstd {
         place: &Place<'_>,
         index: &Index,
         block: &[u8],
-        flow: &mut Flow,
+        known: &mut Shifts,
         parts: &mut Parts<'_>,
     ) -> usize {
         let Parts { matches, plan, copies, .. } = parts;
@@ -124,64 +141,74 @@ impl Zstd {
         };
         let mut cursor = Cursor::default();
         let mut held = |range: &Range<u64>| copies.held(range, key, &mut cursor, is_allowed);
-        let unmatched = |lies: &Range<usize>| lies.len() - matched_within(matches, lies);
+        let lies = self.lies.clone();
+        let unmatched = |target: &Target| -> usize {
+            let within = |lies: &Range<usize>| lies.len() - matched_within(matches, lies);
+            lies[target.lies.clone()].iter().map(within).sum()
+        };
+        let len_of =
+            |target: &Target| -> usize { lies[target.lies.clone()].iter().map(Range::len).sum() };
         let is_wanted: Vec<bool> = self
             .targets
             .iter()
             .map(|target| {
-                let new = unmatched(&target.lies);
-                new > MIN_SAVED && new * 8 > target.lies.len() && target.sequences.len() > AGREE
+                let new = unmatched(target);
+                new > MIN_SAVED && new * 8 > len_of(target) && target.sequences.len() > AGREE
             })
             .collect();
         let mut names = Names::default();
         let base = self.targets[0].noted.place;
         for source in self.vote(place, index, &is_wanted) {
-            if let Some(at) = held(&source.range())
+            if index.pieces(&source).all(|piece| held(&piece).is_some())
                 && names.tables(index, &source.uses, &source.origins, &mut held)
+                && let Some(pieces) = names.held(index, &source, &mut held)
             {
-                names.block(&source, at, source.place - base);
+                names.block(&source, pieces, source.place - base);
             }
         }
-        if names.all.is_empty() || !self.unpack_sources(log, &names.all) {
+        if names.all.is_empty() || !self.unpack_sources(log, &names) {
             return 0;
         }
-        self.search(&is_wanted, flow);
+        self.search(&is_wanted, known);
         let of_frame = |shifts: &Shifts| -> Shifts {
-            shifts.iter().map(|&(from, shift)| (from - base, shift)).collect()
+            let of_frame = shifts.iter().map(|&(from, shift)| (from - base, shift));
+            of_frame.filter(|(from, _)| from.abs() < FARTHEST).collect()
         };
         let gains_with = |shifts: &Shifts, stated: &mut Vec<(i64, i64)>| -> Vec<usize> {
             (self.targets.iter().zip(&is_wanted))
                 .map(|(target, is_wanted)| {
                     let cost = self.cost(target, shifts, stated).filter(|_| *is_wanted);
-                    let gain = cost.map_or(0, |cost| unmatched(&target.lies).saturating_sub(cost));
-                    if gain > target.lies.len() / LEAST_PART { gain } else { 0 }
+                    let gain = cost.map_or(0, |cost| unmatched(target).saturating_sub(cost));
+                    if gain > len_of(target) / LEAST_PART { gain } else { 0 }
                 })
                 .collect()
         };
-        let (mut shifts, mut stated) = (of_frame(&flow.shifts), Vec::new());
+        let (mut shifts, mut stated) = (of_frame(known), Vec::new());
         let mut gains = gains_with(&shifts, &mut stated);
         let learned = self.learn(&shifts, stated);
         if !learned.is_empty() {
             for (places, shift) in learned {
-                note_shift(&mut flow.shifts, places.start + base, places.end + base, shift);
+                note_shift(known, places.start + base, places.end + base, shift);
             }
-            shifts = of_frame(&flow.shifts);
+            shifts = of_frame(known);
             gains = gains_with(&shifts, &mut Vec::new());
         }
         let work = Work::of(block.len()).left();
         let chosen = self.choose(&gains, work, index, &mut names, held);
-        if chosen.is_empty() || names.all.len() > MAX_NAMED {
+        if chosen.is_empty() || !names.fit() {
             return 0;
         }
         for &(nth, _) in &chosen {
-            drop_within(matches, &self.targets[nth].lies);
+            let of = self.targets[nth].lies.clone();
+            self.lies[of].iter().for_each(|lies| drop_within(matches, lies));
         }
         self.keep_needed(&chosen, &mut shifts);
-        self.describe(block, matches, base, &names.all, &shifts, &chosen);
+        self.describe(block, matches, base, &names, &shifts, &chosen);
         let literals: usize = block.len() - matched_bytes(matches);
         plan.clear();
-        for name in &names.all {
-            plan.sources.push(Match { at: 0, len: name.len, source: name.at });
+        for piece in &names.pieces {
+            let len = (piece.end - piece.start) as u32;
+            plan.sources.push(Match { at: 0, len, source: piece.start });
         }
         self.columns.join(&mut plan.residual);
         std::mem::swap(&mut plan.plain, &mut self.columns.plain);
@@ -206,15 +233,15 @@ impl Zstd {
         let mut chosen: Vec<(usize, usize)> = Vec::new();
         let mut chain = [UNKNOWN; 4];
         for (nth, (target, &gain)) in self.targets.iter().zip(gains).enumerate() {
-            let is_first = chosen.is_empty();
-            if gain < MIN_SAVED || chosen.len() == MAX_BLOCKS || target.skip > 0 && !is_first {
+            if gain < MIN_SAVED || chosen.len() == MAX_BLOCKS {
                 continue;
             }
             // What it is assembled from is about as long.
             let sequences = target.sequences.len() as u64 * SEQUENCE;
-            let units = 2 * (target.literals.len() as u64 * LITERAL + sequences);
+            let pieces = target.lies.len() as u64 * STEP;
+            let units = 2 * (target.literals.len() as u64 * LITERAL + sequences + pieces);
             let Some(left) = work.checked_sub(units) else { continue };
-            let Noted { uses, origins, at, .. } = &target.noted;
+            let Noted { uses, origins, end, .. } = &target.noted;
             let mut inherited = (0..4).filter(|&table| uses.inherits[table]);
             let begin = if inherited.all(|table| chain[table] == origins[table]) {
                 0
@@ -226,7 +253,7 @@ impl Zstd {
                 chain = names.origins.unwrap_or(chain);
                 names.all.len()
             };
-            describe(&mut chain, uses, *at);
+            describe(&mut chain, uses, *end);
             work = left;
             chosen.push((nth, begin));
         }
@@ -248,16 +275,24 @@ impl Zstd {
     }
 
     /// Whether all sources are readable.
-    pub(super) fn unpack_sources(&mut self, log: &Log, names: &[Named]) -> bool {
+    pub(super) fn unpack_sources(&mut self, log: &Log, names: &Names) -> bool {
         self.sources.clear();
         let mut tables = Tables::default();
-        let named = names.len();
+        let named = names.all.len();
         self.sources_work = unpacking(named, 0, 0);
-        for name in names {
+        for name in &names.all {
             if name.is_fresh {
                 tables = Tables::default();
             }
-            let content = log.read(name.at..name.at + u64::from(name.len));
+            let content = match &names.pieces[name.pieces.clone()] {
+                [piece] => log.read(piece.clone()),
+                pieces => {
+                    self.content.clear();
+                    let pieces = pieces.iter().map(|piece| log.read(piece.clone()));
+                    pieces.for_each(|piece| self.content.extend_from_slice(piece));
+                    &self.content
+                }
+            };
             let is_read = match name.place {
                 Some(place) => self.sources.add(content, &mut tables, place).is_ok(),
                 None => zstd_block::pass(content, &mut tables).is_ok(),
@@ -272,7 +307,7 @@ impl Zstd {
     }
 
     /// Finds runs, and records where content moved.
-    pub(super) fn search(&mut self, is_wanted: &[bool], flow: &mut Flow) {
+    pub(super) fn search(&mut self, is_wanted: &[bool], shifts: &mut Shifts) {
         let count = self.sources.sequences.len();
         self.hashes.clear();
         self.hashes.resize((2 * count).next_power_of_two().max(16), 0);
@@ -309,7 +344,7 @@ impl Zstd {
                 let literals = i64::from(sequences[run.first].literals);
                 let place = self.sources.places[run.source].1 - literals + base;
                 if run.len >= SHIFTING {
-                    note_shift(&mut flow.shifts, place, place + len, here - place);
+                    note_shift(shifts, place, place + len, here - place);
                 }
                 here += len;
                 done = run.first + run.len;
@@ -326,7 +361,7 @@ impl Zstd {
         stated: &mut Vec<(i64, i64)>,
     ) -> Option<usize> {
         let mut found = 0;
-        let mut cost = target.heads.len() + 8;
+        let mut cost = target.heads.len() + 2 + 6 * target.lies.len();
         let mut known_literals = 0;
         self.offsets(target, shifts, |offset| {
             // Few of the changes are stated.

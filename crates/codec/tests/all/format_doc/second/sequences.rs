@@ -21,8 +21,8 @@ fn signed(column: &mut &[u8]) -> Result<i64, No> {
 }
 
 /// A source: what it says without tables, and what was taken from it.
-struct Source<'a> {
-    block: &'a [u8],
+struct Source {
+    block: Vec<u8>,
     /// It describes these tables, or uses those of blocks before it.
     describes: [bool; 4],
     inherits: [bool; 4],
@@ -39,19 +39,18 @@ struct Source<'a> {
 
 type Taken = (Sequence, usize, i64);
 
-impl<'a> Source<'a> {
-    fn new(block: &'a [u8]) -> Result<Source<'a>, No> {
+impl Source {
+    fn new(block: Vec<u8>) -> Result<Source, No> {
         if block.len() > MOST {
             return Err(Invalid("block"));
         }
-        let mut data = block;
+        let mut data = &block[..];
         let head = literals_fields(&mut data)?;
         take(&mut data, head.packed)?;
         let second = block.len() - data.len();
         let (count, modes) = sequences_fields(&mut data)?;
         let mode = |kind: usize| if count > 0 { Some(modes >> (8 - 2 * kind) & 3) } else { None };
         Ok(Source {
-            block,
             describes: std::array::from_fn(|kind| match kind {
                 0 => head.kind == 2,
                 _ => mode(kind).is_some_and(|mode| mode != 3),
@@ -67,6 +66,7 @@ impl<'a> Source<'a> {
             origins: [None; 4],
             built: [None, None],
             read: None,
+            block,
         })
     }
 }
@@ -78,7 +78,7 @@ struct State<'a> {
     offsets: &'a [u8],
     changes: &'a [u8],
     bytes: &'a [u8],
-    sources: Vec<Source<'a>>,
+    sources: Vec<Source>,
     /// Of each sequence of all, the source and which one it is there.
     sequences: Vec<(usize, usize)>,
     work: Work,
@@ -89,7 +89,7 @@ struct State<'a> {
 pub(super) fn read<'a>(
     residual: &'a [u8],
     mut plain: &'a [u8],
-    sources: &'a [Vec<u8>],
+    sources: &[Vec<u8>],
     l: usize,
     work: Work,
 ) -> Result<Vec<u8>, No> {
@@ -113,9 +113,6 @@ pub(super) fn read<'a>(
         here: 0,
     };
     state.bytes = rest;
-    if sources.len() > 64 {
-        return Err(Invalid("zstd blocks"));
-    }
     state.sources(sources)?;
     let (mut from, mut shift) = (0, 0);
     let count = number(&mut state.control)?;
@@ -133,29 +130,60 @@ pub(super) fn read<'a>(
     }
     let mut out = Vec::new();
     let (mut tables, mut origins, mut blocks) = (Tables::default(), [None; 4], 0);
+    let mut open: Vec<Vec<u8>> = Vec::new();
     while !state.control.is_empty() {
         let n = number(&mut state.control)?;
-        if n / 2 > (l - out.len()) as u64 || blocks == 256 {
+        if n / 2 > (l - out.len()) as u64 {
             return Err(Invalid("bytes"));
         }
         let column = if n % 2 == 1 { &mut plain } else { &mut state.bytes };
         out.extend(take(column, (n / 2) as usize)?);
         let t = number(&mut state.control)?;
-        if t > 0 {
-            tables = Tables::default();
-            origins = state.sources.get(t as usize - 1).ok_or(Invalid("tables"))?.origins;
+        let mut piece = None;
+        if t > state.sources.len() as u64 {
+            state.work.count(16)?;
+            let nth = usize::try_from(t).map_err(|_| Invalid("open block"))?;
+            piece = Some((nth - 1 - state.sources.len(), below_2_32(&mut state.control)?));
+        } else {
+            if t > 0 {
+                (tables, origins) = (Tables::default(), state.sources[t as usize - 1].origins);
+            }
+            let skip = below_2_32(&mut state.control)?;
+            let first = if skip % 2 == 1 { below_2_32(&mut state.control)? } else { 0 };
+            blocks += 1;
+            state.here += signed(&mut state.control)?;
+            let block = state.block(&mut tables, &origins)?;
+            let rest = block.get(skip / 2..).unwrap_or_default();
+            if blocks > 256 || rest.is_empty() || skip % 2 == 1 && first == 0 {
+                return Err(Invalid("block"));
+            }
+            if skip % 2 == 1 {
+                piece = Some((open.len(), first));
+                open.push(rest.to_vec());
+            } else if rest.len() > l - out.len() {
+                return Err(Invalid("block"));
+            } else {
+                out.extend(rest);
+            }
         }
-        let skip = below_2_32(&mut state.control)?;
-        if skip > 0 && blocks > 0 {
-            return Err(Invalid("skip"));
+        if open.len() > 8 {
+            return Err(Invalid("open blocks"));
         }
-        blocks += 1;
-        state.here += signed(&mut state.control)?;
-        let block = state.block(&mut tables, &origins)?;
-        if skip >= block.len() || block.len() - skip > l - out.len() {
-            return Err(Invalid("block"));
+        if let Some((nth, count)) = piece {
+            let block = open.get_mut(nth).ok_or(Invalid("open block"))?;
+            if count >= block.len() {
+                return Err(Invalid("piece"));
+            }
+            let count = if count == 0 { block.len() } else { count };
+            if count > l - out.len() {
+                return Err(Invalid("piece"));
+            }
+            out.extend(block.drain(..count));
+            open.retain(|block| !block.is_empty());
         }
-        out.extend(&block[skip..]);
+    }
+    if !open.is_empty() {
+        return Err(Invalid("an open block"));
     }
     out.extend(state.bytes);
     out.extend(plain);
@@ -168,14 +196,27 @@ pub(super) fn read<'a>(
 }
 
 impl<'a> State<'a> {
-    fn sources(&mut self, sources: &'a [Vec<u8>]) -> Result<(), No> {
+    fn sources(&mut self, sources: &[Vec<u8>]) -> Result<(), No> {
         self.work.count(16 * sources.len() as u64)?;
         let (mut place, mut origins, mut literals) = (0, [None; 4], 0);
-        for (nth, block) in sources.iter().enumerate() {
+        // Pieces of a source, how many there are, and bytes of all sources in pieces.
+        let (mut pieces, mut count, mut in_pieces) = (Vec::new(), 0, 0);
+        for piece in sources {
             let kind = number(&mut self.control)?;
-            if kind > 3 {
+            if kind > 4 {
                 return Err(Invalid("kind of source"));
             }
+            pieces.extend_from_slice(piece);
+            count += 1;
+            if kind == 4 {
+                continue;
+            }
+            if count > 1 {
+                self.work.count(pieces.len().div_ceil(16) as u64)?;
+                in_pieces += pieces.len();
+            }
+            let (nth, block) = (self.sources.len(), std::mem::take(&mut pieces));
+            count = 0;
             if kind % 2 == 1 {
                 origins = [None; 4];
             }
@@ -191,7 +232,8 @@ impl<'a> State<'a> {
             (source.place, source.origins) = (place, origins);
             self.sources.push(source);
         }
-        if literals > 1 << 19 || self.sequences.len() > 1 << 16 {
+        let is_much = literals > 1 << 19 || self.sequences.len() > 1 << 16 || in_pieces > 1 << 19;
+        if is_much || self.sources.len() > 64 || count > 0 {
             return Err(Invalid("sources"));
         }
         Ok(())
@@ -228,14 +270,13 @@ impl<'a> State<'a> {
     /// Reads a source.
     fn taken(&mut self, nth: usize) -> Result<&(Vec<u8>, Vec<Taken>), No> {
         if self.sources[nth].read.is_none() {
-            let Source { block, describes, inherits, counts, origins, mut place, .. } =
-                self.sources[nth];
+            let Source { describes, inherits, counts, origins, mut place, .. } = self.sources[nth];
             self.work.count(counts.0 as u64 + 4 * counts.1 as u64)?;
             let mut tables = Tables::default();
             for kind in (0..4).filter(|&kind| describes[kind] || inherits[kind]) {
                 self.build(kind, &origins, &mut tables)?;
             }
-            let (literals, sequences) = tables.read(block)?;
+            let (literals, sequences) = tables.read(&self.sources[nth].block)?;
             let mut first = 0;
             let mut taken = Vec::new();
             for sequence in sequences {
