@@ -61,6 +61,9 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// Opened content whose cost is averaged, in bytes; and the least that tells it.
 const RECENT: u64 = 1 << 20;
 const ENOUGH: u64 = 128 << 10;
+/// What opening costs is believed for so long after a block was opened. Other processes take turns
+/// on the processor.
+const COST_BELIEVED: Duration = Duration::from_secs(1);
 /// Opening may be slower than the link by this share of its rate.
 const CLOSE: f64 = 1.0;
 /// Blocks are opened while the link is busy if opening has at least this share of its rate.
@@ -116,6 +119,8 @@ pub(crate) struct Chooser {
     bound: Option<f64>,
     /// Opened content, and what encoding it took.
     cost: (u64, Duration),
+    /// When the last of it was encoded.
+    cost_at: Option<Instant>,
     /// Bytes that were written and that keep the link busy.
     queue: f64,
     /// When the last block was encoded, and whether more waited.
@@ -140,6 +145,7 @@ impl Chooser {
             at: None,
             bound: None,
             cost: (0, Duration::ZERO),
+            cost_at: None,
             queue: 0.0,
             last: None,
             opens: true,
@@ -162,6 +168,9 @@ impl Chooser {
                 self.trial = None;
             }
             Some((pause, waited)) => self.paused(pause, waited, now),
+        }
+        if self.cost_at.is_some_and(|at| now.saturating_duration_since(at) > COST_BELIEVED) {
+            self.cost = (0, Duration::ZERO);
         }
         let rests = pause.is_none_or(|(pause, waited)| pause > PAUSE && !waited) && !more;
         self.last = Some((now, more));
@@ -191,6 +200,7 @@ impl Chooser {
                 self.cost = (self.cost.0 / 2, self.cost.1 / 2);
             }
             self.cost = (self.cost.0 + len, self.cost.1 + took);
+            self.cost_at = Some(now);
             self.unopened = 0;
         } else {
             self.unopened += len;
@@ -389,10 +399,15 @@ mod tests {
     }
 
     fn chosen(chooser: &mut Chooser, path: Path, content: u64) -> Sent {
+        chosen_after(Duration::ZERO, chooser, path, content)
+    }
+
+    /// The same, some time later.
+    fn chosen_after(time: Duration, chooser: &mut Chooser, path: Path, content: u64) -> Sent {
         send(path, content, |step, now| match step {
-            Step::Take(more) => chooser.take(more, now),
+            Step::Take(more) => chooser.take(more, now + time),
             Step::Encoded(opened, wire) => {
-                chooser.encoded(BLOCK as usize, opened, wire, now);
+                chooser.encoded(BLOCK as usize, opened, wire, now + time);
                 false
             }
         })
@@ -480,6 +495,19 @@ mod tests {
         // TCP starts slowly.
         assert_eq!(link(&[2e6, 4e6, 8e6]), Some(8e6));
         assert_eq!(link(&[12e6, 25e6, 12e6, 11e6, 12e6, 30e6, 12e6, 10e6]), Some(12e6));
+    }
+
+    #[test]
+    fn opening_that_was_slow_for_a_while_is_noticed_to_be_fast_again() {
+        let link = Path { link: 12.5e6, saved: 0.8, ..PATH };
+        let mut chooser = Chooser::new();
+        let content = 64 << 20;
+        // Other processes take most of the processor.
+        let slow = chosen(&mut chooser, Path { opening: 400.0, ..link }, content);
+        assert!(slow.opened < 0.2 * content as f64, "{slow:?}");
+        let later = Duration::from_nanos(slow.nanos as u64);
+        let fast = chosen_after(later, &mut chooser, link, content);
+        assert!(fast.opened > 0.7 * content as f64, "{fast:?}");
     }
 
     #[test]
