@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Seconds and bytes of real clients over a path, direct and through a tunnel that opens HTTPS, and what opening costs beside
-HAProxy. Prints Markdown tables of docs/BENEFITS.md; the first form writes its cells into FIGURES/benefits-clients.csv, too, if that is set.
+HAProxy. Prints Markdown tables of docs/BENEFITS.md; the first form writes its cells into FIGURES/benefits-clients.csv, the last
+into FIGURES/benefits-haproxy.csv, too, if FIGURES is set. CLIENTS limits the first form to clients that begin with a word. With
+FIRST=1, the far end of the tunnel runs before all that shares its processors, as on a machine of its own: --inside auto opens
+what it opens there. Only bytes mean something then.
 
     oncewire-path-emulator --delay-ms 10 --rate-mbit 100 -- scripts/https-times.py ONCEWIRE DIR     ROUNDS=3
+    FIRST=1 CLIENTS=npm chrt -R -f 20 oncewire-path-emulator --delay-ms 10 --rate-mbit 100 -- scripts/https-times.py ONCEWIRE DIR
     scripts/https-times.py ONCEWIRE --haproxy                                                  ROUNDS=5 COUNT=400 MB=100
 
 The first form needs what scripts/https.py fetched into DIR (run that first), pip, npm and git. In each round a new tunnel with
@@ -55,10 +59,11 @@ class Tunnel:
     def __init__(self, oncewire, keys, *more, allow=None):
         public = {role: run(oncewire, "keygen", "--show", keys / f"{role}.key").strip() for role in ("serve", "connect")}
         service, self.processes = f"localhost:{PORT}", []
+        first = ["chrt", "-f", "10"] if "FIRST" in os.environ else []
         self.show = [oncewire, "status", "--json", "--socket", keys / "connect.sock"]
         common = ["--log", "error"]
         for place, command in (
-            (FAR, ["serve", "--key", keys / "serve.key", "--peer", public["connect"], "--listen", f"{ADDRESS}:{TUNNEL}",
+            ([*FAR, *first], ["serve", "--key", keys / "serve.key", "--peer", public["connect"], "--listen", f"{ADDRESS}:{TUNNEL}",
                    "--allow", allow or service, "--origin-ca", keys / "origins.crt", "--status", keys / "serve.sock"]),
             (NEAR, ["connect", f"{ADDRESS}:{TUNNEL}", "--key", keys / "connect.key", "--peer", public["serve"], "--terminate",
                     service, "--ca", keys / "site.key", "--status", keys / "connect.sock", *more]),
@@ -127,6 +132,7 @@ def over_path(oncewire, data, keys):
         ("npm install, two packages", ("npm", https.NPM[:1] + https.NPM[2:])),
         ("npm install, next version of one", ("npm", https.NPM_NEXT)), ("git clone", ("git", [])),
     ]
+    clients = [client for client in clients if client[0].startswith(os.environ.get("CLIENTS", ""))]
     rows = {name: [[], [], []] for name, _ in clients}
     time.sleep(1)
     try:
@@ -149,10 +155,15 @@ def over_path(oncewire, data, keys):
         seconds, bytes_ = ([median([pair[at] for pair in one]) for one in of] for at in (0, 1))
         cells.append([name, *[f"{https.size(count)}, {taken:.2f} s" for taken, count in zip(seconds, bytes_)],
                       f"{100 * bytes_[2] / bytes_[0]:.2g} %"])
+    show("clients", cells)
+
+
+def show(name, rows):
+    """Prints a table, and writes its cells into FIGURES."""
     if "FIGURES" in os.environ:
-        with open(pathlib.Path(os.environ["FIGURES"]) / "benefits-clients.csv", "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(cells)
-    for row in [cells[0], ["---", *["---:"] * 4], *cells[1:]]:
+        with open(pathlib.Path(os.environ["FIGURES"]) / f"benefits-{name}.csv", "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+    for row in [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]:
         print(f"| {' | '.join(row)} |", flush=True)
 
 
@@ -217,14 +228,15 @@ def beside_haproxy(oncewire, keys):
         for process in (nginx, haproxy):
             process.terminate()
             process.wait()
-    print("| | handshakes a second of CPU | of wall time | new content: MB a second of CPU | of wall time |\n|---|---:|---:|---:|---:|")
+    rows = [["", "handshakes a second of CPU", "of wall time", "new content: MB a second of CPU", "of wall time"]]
     for name, of in figures.items():
         cells = []
         for what, amount in (("handshakes", count), ("content", megabytes)):
             each = [median([used[at] for _, used in of[what]]) for at in range(len(of[what][0][1]))]
             cells.append(" and ".join(f"{amount / max(one, 0.01):.0f}" for one in each))
             cells.append(f"{amount / median([seconds for seconds, _ in of[what]]):.0f}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        rows.append([name, *cells])
+    show("haproxy", rows)
 
 
 def main():
