@@ -102,23 +102,23 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seed.extend([10, 0, 0xff, 0xff, 0]);
         seeds.push(seed);
     }
-    // Both versions at once, in frames of HTTP/2: a connection's settings, then of each stream in turn.
-    let mut connection = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let pairs = first.chunks(200).zip(second.chunks(200));
-    for (stream, piece) in pairs.flat_map(|(one, other)| [(1, one), (3, other)]) {
-        connection.extend([0, 0, piece.len() as u8, 0, 0, 0, 0, 0, stream]);
-        connection.extend(piece);
+    // Both versions at once, and both of zstd one after the other, each beside something else.
+    let zstds = [in_turn(1, &frame, &first), in_turn(5, &other, &second)].concat();
+    for streams in [in_turn(1, &first, &second), zstds] {
+        // A connection's settings begin it.
+        let connection = [&[0, 0, 0, 4, 0, 0, 0, 0, 0][..], &streams].concat();
+        let mut seed = vec![0, 4];
+        seed.extend((connection.len() as u16).to_le_bytes());
+        seed.extend(&connection);
+        seed.extend([0, 0, 0xff, 0xff, 9]);
+        seed.extend([0xff; 9]);
+        seeds.push(seed);
     }
-    let mut seed = vec![0, 4];
-    seed.extend((connection.len() as u16).to_le_bytes());
-    seed.extend(&connection);
-    seed.extend([0, 0, 0xff, 0xff, 9]);
-    seed.extend([0xff; 9]);
-    seeds.push(seed);
     // Sections that an encoder wrote for what the decoder has, too.
     let log = [&first[..], &second, &frame].concat();
     let changed = [&second[..200], b"?", &second[201..]].concat();
-    for new in [changed, other] {
+    let divided = in_turn(1, &other, &changed);
+    for new in [changed, other, divided] {
         let mut encoder = Encoder::builder().cache(1 << 17).inside(true).build().unwrap();
         let mut frame = Vec::new();
         encoder.encode(&log, &mut Vec::new()).unwrap();
@@ -133,6 +133,22 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// Two bodies in frames of HTTP/2, in turn: of a stream and of the next one.
+fn in_turn(stream: u8, one: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (mut one, mut other) = (one.chunks(200), other.chunks(200));
+    loop {
+        let pieces = [(stream, one.next()), (stream + 2, other.next())];
+        if pieces.iter().all(|(_, piece)| piece.is_none()) {
+            return out;
+        }
+        for (stream, piece) in pieces.into_iter().filter_map(|(of, piece)| Some((of, piece?))) {
+            out.extend([0, 0, piece.len() as u8, 0, 0, 0, 0, 0, stream]);
+            out.extend(piece);
+        }
+    }
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
