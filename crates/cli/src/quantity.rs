@@ -48,6 +48,13 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "too large for a size".to_string())
 }
 
+/// Reads `300G/day`: bytes in 24 hours.
+pub(crate) fn parse_day(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size a day: write a size and /day, such as 300G/day".to_string();
+    let each = text.strip_suffix("/day").or_else(|| text.strip_suffix("/d")).ok_or_else(wrong)?;
+    parse_size(each.trim_end())
+}
+
 /// A size as options and help write it, such as `64K`, `512M` or `250MB`. [`parse_size`] reads
 /// exactly `n` from it.
 pub(crate) fn size(n: u64) -> String {
@@ -165,6 +172,15 @@ pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_a_day() {
+        assert_eq!(parse_day("300G/day"), Ok(300 << 30));
+        assert_eq!(parse_day("1.5 TB/day"), Ok(1_500_000_000_000));
+        for wrong in ["300G", "300G/hour", "/day", "x/day", "300G/day/day", "-1G/day"] {
+            assert!(parse_day(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_as_people_write_them() {

@@ -25,6 +25,7 @@ pub(crate) mod kind {
     pub(crate) const GO_AWAY: u8 = 0x09;
     pub(crate) const CUT: u8 = 0x0a;
     pub(crate) const RECALL: u8 = 0x0b;
+    pub(crate) const GONE: u8 = 0x0c;
     /// Messages from here on belong to the transport that carries them and are not counted.
     pub(crate) const HELLO: u8 = 0x40;
     pub(crate) const ACK: u8 = 0x41;
@@ -69,6 +70,8 @@ pub(crate) enum Message<'a> {
         place: Recalled,
         len: u64,
     },
+    /// The sender's decoder does not have a range of its log on disk: from, and behind.
+    Gone(u64, u64),
     Hello(&'a [u8]),
     Ack(u64),
     Ping(u64),
@@ -184,6 +187,7 @@ impl<'a> Message<'a> {
                 let (len, checksum) = (fields.fixed()?, fields.fixed()?);
                 Message::Recall { from, place: Recalled { offset, padding, checksum }, len }
             }
+            kind::GONE => Message::Gone(fields.number()?, fields.number()?),
             kind::HELLO => Message::Hello(fields.bytes(MAX_BODY)?),
             kind::ACK => Message::Ack(fields.number()?),
             kind::PING => Message::Ping(fields.number()?),
@@ -229,6 +233,10 @@ impl<'a> Message<'a> {
             | Message::Ping(value)
             | Message::Pong(value) => number(out, value),
             Message::GoAway => {}
+            Message::Gone(from, end) => {
+                number(out, from);
+                number(out, end);
+            }
             Message::Recall { from, place: Recalled { offset, padding, checksum }, len } => {
                 for number in [from, offset, padding, len, checksum] {
                     out.extend_from_slice(&number.to_le_bytes());
@@ -255,6 +263,7 @@ impl<'a> Message<'a> {
             Message::Limit(_) => kind::LIMIT,
             Message::GoAway => kind::GO_AWAY,
             Message::Recall { .. } => kind::RECALL,
+            Message::Gone(..) => kind::GONE,
             Message::Hello(_) => kind::HELLO,
             Message::Ack(_) => kind::ACK,
             Message::Ping(_) => kind::PING,
@@ -290,6 +299,7 @@ mod tests {
             Message::Epoch(epoch, Keep::Offset((1 << 62) - 2), 1 << 20),
             Message::Limit(1 << 20),
             Message::GoAway,
+            Message::Gone(1 << 40, 1 << 41),
             Message::Recall {
                 from: 9,
                 place: Recalled { offset: 1 << 40, padding: 3, checksum: u64::MAX },

@@ -215,8 +215,12 @@ impl Recall {
         }
     }
 
-    fn refuse(&mut self, range: Range<u64>) {
-        self.refused.push_back(range);
+    /// A range cannot be read, at either end.
+    pub(crate) fn refuse(&mut self, range: Range<u64>) {
+        match self.refused.back_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => self.refused.push_back(range),
+        }
         if self.refused.len() > MOST_REFUSED {
             self.refused.pop_front();
         }

@@ -1,7 +1,7 @@
 //! Options of `serve` and `connect` about caches on disk, and arguments of `store`.
 
 use super::values::{defaults, parsed};
-use crate::quantity::{parse_size, size};
+use crate::quantity::{parse_day, parse_size, size};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -26,6 +26,11 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caches on disk")]
     #[serde(deserialize_with = "maybe_size")]
     pub(crate) store_per_peer: Option<u64>,
+    /// Most that is written to the disk of caches in 24 hours, such as 300G/day; content beyond is
+    /// not kept on disk [default: no limit]
+    #[arg(long, value_name = "SIZE/day", value_parser = parse_day, help_heading = "Caches on disk")]
+    #[serde(deserialize_with = "maybe_day")]
+    pub(crate) store_writes: Option<u64>,
     /// Encrypt caches on disk with the secret in this file, 32 bytes or more [default: the key of
     /// this end]
     #[arg(long, value_name = "FILE", help_heading = "Caches on disk")]
@@ -43,6 +48,10 @@ impl Default for StoreArgs {
 
 fn maybe_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, parse_size).map(Some)
+}
+
+fn maybe_day<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    parsed(from, parse_day).map(Some)
 }
 
 fn some_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

@@ -40,6 +40,8 @@ pub(super) struct Process {
 
 /// Bytes on disk that take a byte of memory to be found again. An eighth of the memory may go there.
 const RECALL_MEMORY: u64 = 1024;
+/// Least that may be written to a store in a day: each commit takes some.
+const LEAST_WRITES: u64 = 100 << 20;
 /// Least space for caches on disk, in bytes: that of two of the smallest.
 const LEAST_STORE: u64 = 16 << 20;
 
@@ -94,6 +96,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
         for (key, is_set) in [
             ("store_size", options.is_flag("store_size") || options.is_of_file("store_size")),
             ("store_per_peer", args.store_per_peer.is_some()),
+            ("store_writes", args.store_writes.is_some()),
             ("store_key", args.store_key.is_some()),
             ("store_plain", args.store_plain),
         ] {
@@ -146,7 +149,16 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
         Some(each) => each / 2,
         None => 0,
     };
-    Ok(Some(StoreOptions { dir, size, log, secret }))
+    let writes = args.store_writes;
+    if let Some(day) = writes.filter(|&day| day < LEAST_WRITES) {
+        let why = format!(
+            "{}/day: use at least {}/day",
+            crate::quantity::size(day),
+            crate::quantity::size(LEAST_WRITES)
+        );
+        return Err(options.wrong("store_writes", why));
+    }
+    Ok(Some(StoreOptions { dir, size, log, writes, secret }))
 }
 
 fn peers<A: TunnelArgs>(options: &Options<A>) -> Outcome<AuthorizedPeers> {

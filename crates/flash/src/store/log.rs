@@ -224,17 +224,68 @@ impl DiskLog {
         let unit = shape.unit_of(start);
         self.state.tags[unit] = tag;
         if unit + 1 == shape.units as usize {
-            let segment = start / shape.segment();
-            let mut page = Aligned::new(PAGE);
-            let tags = std::mem::replace(&mut self.state.tags, vec![0; unit + 1]);
-            let content = content_of(&page);
-            // The time is that of the commit before, since there is no clock here.
-            Footer { number: self.number, time: self.state.time, tags }.write(&mut page[content]);
-            seal(&mut self.sealer, &id, Place::Footer(segment), &mut page);
-            self.device.write(shape.footer_at(segment), &page)?;
-            self.footer = None;
+            self.write_footer(start / shape.segment())?;
         }
         Ok(())
+    }
+
+    /// Writes the footer of a segment of which no more is written.
+    fn write_footer(&mut self, segment: u64) -> Result<(), Failed> {
+        let shape = self.header.shape;
+        let mut page = Aligned::new(PAGE);
+        let tags = std::mem::replace(&mut self.state.tags, vec![0; shape.units as usize]);
+        let content = content_of(&page);
+        // The time is that of the commit before, since there is no clock here.
+        Footer { number: self.number, time: self.state.time, tags }.write(&mut page[content]);
+        seal(&mut self.sealer, &self.header.id, Place::Footer(segment), &mut page);
+        self.device.write(shape.footer_at(segment), &page)?;
+        self.footer = None;
+        Ok(())
+    }
+
+    /// Goes on at `to` without what lies before it: of that, nothing is kept, and what was appended
+    /// stays. Reads of the gap fail, but in the two units that it begins and ends in: there it
+    /// reads as zeros, so whoever skips has to remember it. The next commit makes that durable, and
+    /// nothing can be appended before it.
+    ///
+    /// # Errors
+    /// [`AppendError::Gap`] if `to` is below the end, [`AppendError::NeedsCommit`] after content
+    /// was taken back, and [`AppendError::Failed`].
+    pub fn skip(&mut self, to: u64) -> Result<(), AppendError> {
+        self.check()?;
+        let end = self.state.tail;
+        if to < end {
+            return Err(AppendError::Gap { offset: to, end });
+        }
+        if self.must_commit {
+            return Err(AppendError::NeedsCommit);
+        }
+        let skipped = self.skip_now(to);
+        self.note(skipped)?;
+        self.state.lost += to - end;
+        self.forget_reads();
+        Ok(())
+    }
+
+    fn skip_now(&mut self, to: u64) -> Result<(), Failed> {
+        let shape = self.header.shape;
+        let zeros = [0; UNIT_CONTENT];
+        let start = to - shape.unit_fill(to) as u64;
+        let filled = shape.unit_fill(self.state.tail);
+        if start > self.state.tail - filled as u64 {
+            if filled > 0 {
+                self.fill_unit(&zeros[filled..])?;
+            }
+            let tail = self.state.tail;
+            if start / shape.segment() != tail / shape.segment() {
+                if !tail.is_multiple_of(shape.segment()) {
+                    self.write_footer(tail / shape.segment())?;
+                }
+                self.state.tags.fill(0);
+            }
+            self.state.tail = start;
+        }
+        self.fill_unit(&zeros[..(to - self.state.tail) as usize])
     }
 
     /// Makes everything that was appended durable, together with its owner's state. Two syncs.

@@ -35,6 +35,12 @@ impl Counts {
         self.lost_ranges.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Content is not written, to spare the device; the first after some that was, or more.
+    pub(super) fn pass(&self, bytes: u64, is_first: bool) {
+        self.lost.fetch_add(bytes, Ordering::Relaxed);
+        self.lost_ranges.fetch_add(is_first.into(), Ordering::Relaxed);
+    }
+
     /// Bytes lost, and stretches.
     pub(super) fn lost(&self) -> (u64, u64) {
         (self.lost.load(Ordering::Relaxed), self.lost_ranges.load(Ordering::Relaxed))

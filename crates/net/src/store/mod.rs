@@ -6,6 +6,7 @@
 //! nothing is queued, and a disk that is slower than the link loses content of the cache, never
 //! time of a flow.
 
+mod budget;
 mod counts;
 mod holder;
 mod options;
@@ -21,6 +22,7 @@ pub use options::{StoreKeyError, StoreOptions, StoreSecret};
 use crate::keys::{PublicKey, SecretKey};
 use crate::status::StoreStatus;
 use crate::sync::lock;
+use budget::Budget;
 use counts::Counts;
 use oncewire_flash::store::{LogName, Peer, Store};
 use oncewire_session::{Config, Logs, Side, StoreKey, Unwritten};
@@ -61,6 +63,8 @@ struct Shared {
     settled: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
     counts: Counts,
+    /// How much may be written, if that is limited.
+    budget: Option<Mutex<Budget>>,
     /// What sessions want to read.
     reads: Reads,
     /// Why nothing more is written.
@@ -144,7 +148,9 @@ impl ContentStore {
         }
         let peers = peers.into_iter().map(|(peer, logs)| (peer, Arc::new(Mutex::new(logs))));
         let key = StoreKey(store.numbers());
+        let budget = options.writes.map(|day| Mutex::new(Budget::new(day, Instant::now())));
         let shared = Arc::new(Shared {
+            budget,
             store,
             options,
             key,
@@ -229,9 +235,11 @@ impl ContentStore {
         for peer in peers {
             let mut logs = lock(&peer);
             status.pending += logs.logs.values().map(PeerLog::pending).sum::<u64>();
-            for log in logs.logs.values_mut().filter_map(PeerLog::disk_log) {
+            for log in logs.logs.values_mut() {
+                let gaps = log.gaps();
+                let Some(log) = log.disk_log() else { continue };
                 let fill = log.fill();
-                status.held += fill.tail - fill.low;
+                status.held += (fill.tail - fill.low).saturating_sub(gaps);
                 let age = log.oldest().map(|oldest| now.saturating_sub(oldest));
                 status.oldest = status.oldest.max(age);
             }

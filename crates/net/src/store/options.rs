@@ -16,6 +16,9 @@ pub struct StoreOptions {
     pub size: u64,
     /// Bytes of each log on disk, if that is more than memory holds.
     pub log: u64,
+    /// Most bytes that are written to its device within 24 hours, if that is limited. Content beyond
+    /// is not kept. Each start allows a twenty-fourth more.
+    pub writes: Option<u64>,
     /// Who can read it.
     pub secret: StoreSecret,
 }

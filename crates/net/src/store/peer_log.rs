@@ -28,6 +28,10 @@ pub(super) struct PeerLog {
     /// Since when there is content that was not committed, and how much.
     dirty: Option<Instant>,
     bytes: u64,
+    /// Content that is not stored, which the session does not know yet.
+    gone: Range<u64>,
+    /// The newest piece was not stored, to spare the device.
+    passes: bool,
 }
 
 /// Seconds since 1970.
@@ -37,7 +41,17 @@ pub(super) fn unix_time() -> u64 {
 
 impl PeerLog {
     pub(super) fn new(peer: Peer, side: Side, name: Option<LogName>) -> PeerLog {
-        PeerLog { peer, side, name, log: None, record: None, dirty: None, bytes: 0 }
+        PeerLog {
+            peer,
+            side,
+            name,
+            log: None,
+            record: None,
+            dirty: None,
+            bytes: 0,
+            gone: 0..0,
+            passes: false,
+        }
     }
 
     pub(super) fn name(&self) -> Option<LogName> {
@@ -103,7 +117,7 @@ impl PeerLog {
 
     /// Destroys the file.
     pub(super) fn forget(&mut self, store: &Store) -> Result<(), StoreError> {
-        (self.record, self.dirty, self.bytes) = (None, None, 0);
+        (self.record, self.dirty, self.bytes, self.gone) = (None, None, 0, 0..0);
         let name = self.name();
         (self.log, self.name) = (None, None);
         match name.map_or(Ok(()), |name| store.forget(name)) {
@@ -122,30 +136,44 @@ impl PeerLog {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         let fill = log.fill();
         record.log.header.capacity = capacity;
-        if (fill.low..=fill.tail).contains(&to.offset) {
-            record.rewind(epoch, to);
-            log.truncate(to.offset).map_err(failed)?;
-            self.commit()
-        } else {
+        if to.offset < fill.low {
             record.log.header.epoch = epoch;
             record.restart(to);
-            self.restart(to.offset)
+            return self.restart(to.offset);
         }
+        if to.offset > record.log.end.offset {
+            record.skip(to.offset, fill.low);
+        }
+        record.rewind(epoch, to);
+        // Within a gap, the unit cannot be read that the new end lies in: the commit goes there.
+        let gap = record.gaps.last().filter(|gap| gap.end == to.offset);
+        let end = gap.map_or(to.offset, |gap| gap.start.max(fill.low));
+        if end < fill.tail {
+            log.truncate(end).map_err(failed)?;
+            // Nothing is skipped before it is durable what was taken back.
+            let state = record.write();
+            log.commit(&state, unix_time())?;
+        }
+        self.commit()
     }
 
     fn append(&mut self, piece: &Piece, now: Instant) -> Result<(), StoreError> {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
-        let end = log.fill().tail;
-        if piece.offset - piece.padding > end {
+        let (fill, begin) = (log.fill(), piece.offset - piece.padding);
+        if begin > record.log.end.offset {
             // The session's memory was faster than the disk.
-            record.restart(Place { offset: piece.offset, chain: 0 });
-            log.restart(piece.offset).map_err(failed)?;
+            let gap = record.skip(begin, fill.low);
+            self.gone = if self.gone.is_empty() { gap.start } else { self.gone.start }..gap.end;
+        }
+        if begin > fill.tail {
+            log.skip(begin).map_err(failed)?;
         }
         let limit = self.log.as_ref().map_or(0, DiskLog::limit);
         if piece.end().offset > limit {
             self.commit()?;
         }
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
+        self.passes = false;
         log.append(piece.offset, &piece.bytes).map_err(failed)?;
         record.append(piece);
         self.dirty.get_or_insert(now);
@@ -153,12 +181,49 @@ impl PeerLog {
         if self.bytes >= COMMIT_BYTES { self.commit() } else { Ok(()) }
     }
 
+    /// A piece is not stored, to spare the device. Returns whether there is a log at all.
+    pub(super) fn pass(&mut self, piece: &Piece) -> bool {
+        let (Some(log), Some(record)) = (&self.log, &mut self.record) else { return false };
+        record.pass(piece, log.fill().low);
+        let start = if self.gone.is_empty() { piece.offset } else { self.gone.start };
+        self.gone = start..piece.end().offset;
+        self.passes = true;
+        true
+    }
+
+    /// Whether the newest piece was not stored, to spare the device.
+    pub(super) fn passes(&self) -> bool {
+        self.passes
+    }
+
+    /// What is not stored, once it is `least` bytes. It counts as told then.
+    pub(super) fn take_gone(&mut self, least: u64) -> Option<Range<u64>> {
+        let is_enough = !self.gone.is_empty() && self.gone.end - self.gone.start >= least;
+        is_enough.then(|| std::mem::replace(&mut self.gone, 0..0))
+    }
+
     /// Bytes of its content, if it has them.
     pub(super) fn read(&mut self, range: Range<u64>) -> Option<Vec<u8>> {
+        self.record.as_ref().filter(|record| record.has(&range))?;
         let log = self.log.as_mut()?;
         let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
         log.read(range.start, &mut bytes).ok()?;
         Some(bytes)
+    }
+
+    /// Bytes that are not stored between what is.
+    pub(super) fn gaps(&self) -> u64 {
+        let Some(fill) = self.log.as_ref().map(DiskLog::fill) else { return 0 };
+        let gaps = self.record.as_ref().map_or(&[][..], |record| &record.gaps);
+        let within =
+            |gap: &Range<u64>| gap.end.min(fill.tail).saturating_sub(gap.start.max(fill.low));
+        gaps.iter().map(within).sum()
+    }
+
+    /// Whether content was not stored at its end, which no commit says yet.
+    pub(super) fn is_behind(&self) -> bool {
+        let end = self.record.as_ref().map_or(0, Record::end);
+        self.log.as_ref().is_some_and(|log| log.fill().tail < end)
     }
 
     /// Bytes of content that are not committed.
@@ -174,6 +239,9 @@ impl PeerLog {
     /// Makes everything durable.
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
+        if let Some(record) = self.record.as_ref().filter(|record| record.end() > log.fill().tail) {
+            log.skip(record.end()).map_err(failed)?;
+        }
         let state = self.record.as_ref().map_or_else(Vec::new, Record::write);
         log.commit(&state, unix_time())?;
         (self.dirty, self.bytes) = (None, 0);
@@ -195,15 +263,18 @@ impl PeerLog {
         if stored.end.offset != fill.tail {
             return Ok(None);
         }
-        // Above whatever is lost.
-        while stored.from < stored.end.offset {
+        if stored.end.offset == 0 {
+            return Ok(None);
+        }
+        // Above whatever is lost; perhaps nothing, and the log goes on.
+        loop {
+            stored.from = stored.from.min(stored.end.offset);
             let mut restored = RestoredLog::new(config, self.side, stored.clone())?;
             match read_all(log, record, &mut restored, stored.end.offset)? {
                 None => return Ok(Some(restored.finish()?)),
                 Some(after) => stored.from = after,
             }
         }
-        Ok(None)
     }
 }
 

@@ -11,6 +11,10 @@ const MOST_PLACES: usize = 40_000;
 const MOST_RUNS: usize = 20_000;
 /// Most stretches of padding: of the last passes around the ring.
 const MOST_PADDINGS: usize = 64;
+/// Most gaps. Beyond that, the oldest two become one.
+const MOST_GAPS: usize = 256;
+/// Padding is shorter than a block; anything longer must not pass for it.
+const LEAST_GAP: u64 = oncewire_codec::DEFAULT_BLOCK as u64;
 const VERSION: u64 = 1;
 const FIXED: usize = 80;
 
@@ -19,6 +23,8 @@ const FIXED: usize = 80;
 pub(super) struct Record {
     pub(super) log: LogRecord,
     pub(super) paddings: Vec<Range<u64>>,
+    /// Content that is not stored, ascending.
+    pub(super) gaps: Vec<Range<u64>>,
 }
 
 impl Record {
@@ -26,7 +32,12 @@ impl Record {
     pub(super) fn new(header: LogHeader) -> Record {
         let (places, runs) = (Vec::new(), Vec::new());
         let log = LogRecord { header, from: 0, end: Place::default(), places, runs };
-        Record { log, paddings: Vec::new() }
+        Record { log, paddings: Vec::new(), gaps: Vec::new() }
+    }
+
+    /// Where it ends.
+    pub(super) fn end(&self) -> u64 {
+        self.log.end.offset
     }
 
     /// Content was appended.
@@ -54,12 +65,43 @@ impl Record {
         log.runs.drain(..later.saturating_sub(1).max(log.runs.len().saturating_sub(MOST_RUNS)));
     }
 
+    /// Content up to `to` is not stored. What lies below `low` is not there any more. Returns what
+    /// counts as lost.
+    pub(super) fn skip(&mut self, to: u64, low: u64) -> Range<u64> {
+        let start = self.log.end.offset.min(to.saturating_sub(LEAST_GAP));
+        self.log.end = Place { offset: to, chain: 0 };
+        self.gaps.retain(|gap| gap.end > low);
+        match self.gaps.last_mut().filter(|last| last.end >= start) {
+            Some(last) => last.end = to,
+            None => self.gaps.push(start..to),
+        }
+        if self.gaps.len() > MOST_GAPS {
+            let oldest = self.gaps.remove(0);
+            self.gaps[0].start = oldest.start;
+        }
+        start..to
+    }
+
+    /// A piece is not stored, and the log goes on behind it.
+    pub(super) fn pass(&mut self, piece: &Piece, low: u64) {
+        self.skip(piece.end().offset, low);
+        self.log.end = piece.end();
+        self.log.places.extend(piece.is_place.then_some(self.log.end));
+        trim(&mut self.log.places, MOST_PLACES, |place| place.offset <= low);
+    }
+
+    /// Whether all content of a range is stored.
+    pub(super) fn has(&self, range: &Range<u64>) -> bool {
+        !self.gaps.iter().any(|gap| gap.start < range.end && range.start < gap.end)
+    }
+
     /// What was stored before `offset` does not belong to what follows.
     pub(super) fn restart(&mut self, end: Place) {
         (self.log.from, self.log.end) = (end.offset, end);
         self.log.places.clear();
         self.log.runs.clear();
         self.paddings.clear();
+        self.gaps.clear();
     }
 
     /// The log was rewound.
@@ -68,28 +110,30 @@ impl Record {
         (log.header.epoch, log.end) = (epoch, to);
         log.places.retain(|place| place.offset <= to.offset);
         log.runs.retain(|run| run.start < to.offset);
-        self.paddings.retain(|padding| padding.start < to.offset);
-        for padding in &mut self.paddings {
-            padding.end = padding.end.min(to.offset);
+        for list in [&mut self.paddings, &mut self.gaps] {
+            list.retain(|range| range.start < to.offset);
+            list.iter_mut().for_each(|range| range.end = range.end.min(to.offset));
         }
     }
 
-    /// Where the last padding ends that is of another size of the log, and ends nowhere in the ring
-    /// of this one: what comes back into memory lies above.
+    /// Where the last gap ends, or the last padding that is of another size of the log, and ends
+    /// nowhere in the ring of this one: what comes back into memory lies above.
     pub(super) fn misplaced(&self) -> u64 {
         let capacity = self.log.header.capacity.max(1);
         let ends = self.paddings.iter().map(|padding| padding.end);
-        ends.filter(|end| !end.is_multiple_of(capacity)).max().unwrap_or(0)
+        let misplaced = ends.filter(|end| !end.is_multiple_of(capacity));
+        misplaced.chain(self.gaps.last().map(|gap| gap.end)).max().unwrap_or(0)
     }
 
     /// The state of a log in a store.
     pub(super) fn write(&self) -> Vec<u8> {
         let LogRecord { header, from, end, places, runs } = &self.log;
         let count = |len: usize| len as u64;
-        let mut bytes =
-            Vec::with_capacity(FIXED + 16 * (places.len() + runs.len() + self.paddings.len()));
+        let mut bytes = Vec::with_capacity(
+            FIXED + 16 * (places.len() + runs.len() + self.paddings.len() + self.gaps.len()),
+        );
         let fixed = [
-            VERSION | count(self.paddings.len()) << 32,
+            VERSION | count(self.gaps.len()) << 16 | count(self.paddings.len()) << 32,
             header.epoch.log,
             header.epoch.number,
             header.capacity,
@@ -103,7 +147,9 @@ impl Record {
         let places = places.iter().map(|place| [place.offset, place.chain]);
         let runs = runs.iter().map(|run| [run.start, run.owner]);
         let paddings = self.paddings.iter().map(|padding| [padding.start, padding.end]);
-        let numbers = fixed.into_iter().chain(places.chain(runs).chain(paddings).flatten());
+        let gaps = self.gaps.iter().map(|gap| [gap.start, gap.end]);
+        let pairs = places.chain(runs).chain(paddings).chain(gaps);
+        let numbers = fixed.into_iter().chain(pairs.flatten());
         numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         debug_assert!(bytes.len() <= MAX_STATE as usize);
         bytes
@@ -119,12 +165,12 @@ impl Record {
             .map(|number| u64::from_le_bytes(number.try_into().unwrap_or_default()));
         let mut next = || numbers.next();
         let first = next()?;
-        let (version, paddings) = (first & 0xffff_ffff, first >> 32);
+        let (version, gaps, paddings) = (first & 0xffff, first >> 16 & 0xffff, first >> 32);
         let epoch = Epoch { log: next()?, number: next()? };
         let header = LogHeader { epoch, capacity: next()?, key: next()? };
         let (from, end) = (next()?, Place { offset: next()?, chain: next()? });
         let (places, runs) = (next()?, next()?);
-        let pairs = places.checked_add(runs)?.checked_add(paddings)?;
+        let pairs = places.checked_add(runs)?.checked_add(paddings)?.checked_add(gaps)?;
         if version != VERSION || pairs != ((bytes.len() - FIXED) / 16) as u64 {
             return None;
         }
@@ -134,11 +180,14 @@ impl Record {
         let places = pairs(places)?.into_iter().map(|[offset, chain]| Place { offset, chain });
         let runs = pairs(runs)?.into_iter().map(|[start, owner]| Run { start, owner });
         let (places, runs) = (places.collect(), runs.collect());
-        let paddings: Vec<_> =
-            pairs(paddings)?.into_iter().map(|[start, end]| start..end).collect();
-        let ordered = paddings.iter().all(|padding| padding.start <= padding.end)
-            && paddings.windows(2).all(|two| two[0].end <= two[1].start);
-        ordered.then_some(Record { log: LogRecord { header, from, end, places, runs }, paddings })
+        let mut ranges = |count: u64| -> Option<Vec<Range<u64>>> {
+            let ranges: Vec<_> = pairs(count)?.into_iter().map(|[start, end]| start..end).collect();
+            let ordered = ranges.iter().all(|range| range.start <= range.end)
+                && ranges.windows(2).all(|two| two[0].end <= two[1].start);
+            ordered.then_some(ranges)
+        };
+        let (paddings, gaps) = (ranges(paddings)?, ranges(gaps)?);
+        Some(Record { log: LogRecord { header, from, end, places, runs }, paddings, gaps })
     }
 }
 
@@ -185,6 +234,22 @@ mod tests {
             changed[at] ^= 0x40;
             assert_eq!(Record::read(&changed), None, "{at}");
         }
+        // Content that was not stored is no padding, however short.
+        let mut holed = record.clone();
+        let end = holed.log.end.offset;
+        assert_eq!(holed.skip(end + 10, 0), end - 65_526..end + 10);
+        assert_eq!(holed.skip(end + 70_000, 0), end + 10..end + 70_000, "one gap");
+        holed.append(&piece(end + 70_000, 100, 3));
+        assert_eq!((holed.gaps.len(), holed.misplaced()), (1, end + 70_000));
+        assert!(holed.has(&(end + 70_000..end + 70_100)) && !holed.has(&(end - 1..end + 1)));
+        assert_eq!(Record::read(&holed.write()), Some(holed.clone()));
+        for nth in 1..1000 {
+            holed.skip(end + 100_000 * nth, 0);
+            holed.append(&piece(end + 100_000 * nth, 100, 3));
+        }
+        assert!(holed.gaps.len() <= MOST_GAPS && !holed.has(&(end..end + 1)));
+        holed.rewind(Epoch { log: 7, number: 3 }, Place { offset: end, chain: 1 });
+        assert_eq!(holed.gaps, vec![(end - 65_526..end)]);
         // What lies above the end after a rewind is gone, and what lies below is not.
         let epoch = Epoch { log: 7, number: 3 };
         record.rewind(epoch, Place { offset: 1_000_000, chain: 1 });

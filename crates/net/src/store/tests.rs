@@ -17,6 +17,7 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
         dir: disk.path().join("store"),
         size: 1 << 30,
         log: 0,
+        writes: None,
         secret: StoreSecret::default(),
     };
     let store = ContentStore::open(options, &server_key).unwrap();
@@ -73,6 +74,7 @@ fn what_a_session_left_is_written_before_the_next_one_reads() {
         dir: disk.path().join("store"),
         size: 1 << 30,
         log: 0,
+        writes: None,
         secret: StoreSecret::default(),
     };
     let store = ContentStore::open(options, &key).unwrap();

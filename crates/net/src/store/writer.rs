@@ -13,6 +13,9 @@ use tracing::{debug, warn};
 
 /// Pieces that are written for one session before others have their turn.
 const TURN: usize = 64;
+/// Content that is not stored is told to the session in ranges of this many bytes, or when more
+/// is stored behind it.
+const TELL: u64 = 4 << 20;
 /// How long it sleeps when nothing is to be done, so that it notices that its store is gone.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -99,6 +102,7 @@ impl Shared {
             // All of it is on disk soon, and memory may be needed elsewhere before the peer is back.
             lock(&logs).given = None;
         }
+        let mut gone = Vec::new();
         for next in next {
             let done = {
                 let mut logs = lock(&logs);
@@ -113,8 +117,16 @@ impl Shared {
                     logs.owner = Some(number);
                 }
                 let log = logs.logs.entry(side).or_insert_with(|| PeerLog::new(peer, side, None));
-                self.apply(log, peer, next)
+                let done = self.apply(log, peer, next);
+                let least = if log.passes() { TELL } else { 1 };
+                gone.extend(log.take_gone(least));
+                done
             };
+            if let Some(driver) = driver {
+                for range in gone.drain(..) {
+                    driver.with(|session| session.give_up(side, range));
+                }
+            }
             match done {
                 Ok(Some(epoch)) => {
                     if let Some(driver) = driver {
@@ -139,9 +151,14 @@ impl Shared {
     ) -> Result<Option<oncewire_session::Epoch>, StoreError> {
         if let Unwritten::Content(piece) = &next {
             let (stored, bytes) = (log.disk_log().map(|log| log.fill()), piece.bytes.len() as u64);
+            let is_first = !log.passes();
+            if stored.is_some() && self.is_over_budget() && log.pass(piece) {
+                self.counts.pass(bytes, is_first);
+                return Ok(None);
+            }
             if let Some(fill) = stored {
                 let end = piece.offset - piece.padding;
-                if end > fill.tail {
+                if end > fill.tail && !log.passes() {
                     self.counts.lose(&(fill.tail..end));
                 }
                 self.counts.written.fetch_add(bytes, Ordering::Relaxed);
@@ -156,6 +173,12 @@ impl Shared {
             done = log.apply(&self.store, self.options.log, next.clone(), Instant::now());
         }
         done
+    }
+
+    /// Whether more than `--store-writes` would be written.
+    fn is_over_budget(&self) -> bool {
+        let Some(budget) = &self.budget else { return false };
+        lock(budget).is_over(self.store.traffic().1, Instant::now())
     }
 
     /// Without its disk, the tunnel goes on in memory, and says so once.
@@ -189,7 +212,9 @@ impl Shared {
             }
             let (owner, done) = {
                 let mut logs = lock(&logs);
-                let due = |log: &&mut PeerLog| log.due().is_some_and(|due| all || due <= now);
+                let due = |log: &&mut PeerLog| {
+                    log.due().is_some_and(|due| all || due <= now) || (all && log.is_behind())
+                };
                 let done = logs.logs.values_mut().filter(due).try_for_each(PeerLog::commit);
                 (logs.owner, done)
             };

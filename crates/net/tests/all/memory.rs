@@ -207,18 +207,20 @@ impl Stored {
         hub_key: &SecretKey,
         keys: &[SecretKey],
         to: std::net::SocketAddr,
+        writes: Option<u64>,
     ) -> Stored {
-        let open = |name: String, key: &SecretKey| {
+        let open = |name: String, key: &SecretKey, writes: Option<u64>| {
             let options = StoreOptions {
                 dir: disk.join(name),
                 size: 4 << 30,
                 log: 8 << 20,
+                writes,
                 secret: StoreSecret::default(),
             };
             ContentStore::open(options, key).unwrap()
         };
         let mut plan = Plan::new().forward(to);
-        let hub = open("hub".into(), hub_key);
+        let hub = open("hub".into(), hub_key, writes);
         plan.serve.endpoint.secret = hub_key.clone();
         plan.serve.endpoint.store = Some(hub.clone());
         plan.serve.endpoint.peers =
@@ -230,7 +232,7 @@ impl Stored {
         let server = serve(plan.serve).await.unwrap();
         let mut clients = Vec::new();
         for (nth, secret) in keys.iter().enumerate() {
-            let store = open(format!("peer{nth}"), secret);
+            let store = open(format!("peer{nth}"), secret, None);
             let mut config = plan.connect.clone();
             config.endpoint.secret = secret.clone();
             config.endpoint.store = Some(store.clone());
@@ -283,7 +285,7 @@ async fn a_hub_short_of_memory_keeps_what_its_peers_have_on_disk() {
         names.sort();
         names
     };
-    let hub = Stored::start(disk.path(), &hub_key, &keys, to).await;
+    let hub = Stored::start(disk.path(), &hub_key, &keys, to, None).await;
     let first = hub.turn().await;
     let begun = logs();
     // Both directions of each peer, and the file `store`.
@@ -311,10 +313,62 @@ async fn a_hub_short_of_memory_keeps_what_its_peers_have_on_disk() {
     assert!(store.device_written > store.written && store.day_written == store.device_written);
     hub.stop().await;
 
-    let hub = Stored::start(disk.path(), &hub_key, &keys, to).await;
+    let hub = Stored::start(disk.path(), &hub_key, &keys, to, None).await;
     let again = hub.turn().await;
     eprintln!("after a restart {}", sum(&again));
     assert!(sum(&again) < once / 2, "{again:?} bytes after a restart");
     assert_eq!(logs(), begun);
     hub.stop().await;
+}
+
+/// A hub keeps to what it may write in a day, and tells its peer what it does not have: the peer, which
+/// has all of it, refers to none of that, so no frame fails. The logs stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_written_to_disk_than_is_allowed() {
+    const DAY: u64 = 96 << 20;
+    let disk = tempfile::tempdir().unwrap();
+    let hub_key = SecretKey::generate().unwrap();
+    let keys = [SecretKey::generate().unwrap()];
+    let to = origin(echo).await;
+    let pair = Stored::start(disk.path(), &hub_key, &keys, to, Some(DAY)).await;
+    let (client, store) = &pair.clients[0];
+    let send = async |seed: u64, len: usize| {
+        let bytes = incompressible(seed, len);
+        let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+        assert!(exchange(application, &bytes).await == bytes, "{seed}");
+        let here = client.status().sessions[0].here;
+        here.wire_sent_bytes + here.wire_received_bytes
+    };
+    let first = send(0, 1_000_000).await;
+    let kept = || pair.hub.status().written >= 2_000_000;
+    until("it is on disk", kept).await;
+    for seed in 1..6 {
+        send(seed, 2_000_000).await;
+    }
+    let passed = || pair.hub.status().lost > 12_000_000 && store.status().written > 21_000_000;
+    until("more than allowed came", passed).await;
+    let status = pair.hub.status();
+    // One piece more, and a commit of each log a few times.
+    let most = DAY / 24 + (1 << 20);
+    assert!(status.device_written <= most, "{} of {most}", status.device_written);
+    assert!(status.lost_ranges <= 4, "{} ranges", status.lost_ranges);
+    assert_eq!(status.failure, None);
+    assert!(store.status().device_written > 3 * most, "the peer has no limit");
+    // What was not kept is sent again, and nobody asks for it.
+    let before = send(7, 1000).await;
+    let again = send(2, 2_000_000).await - before;
+    assert!(again > 3_000_000, "{again} bytes of what neither disk nor memory has");
+    let sessions = [client.status(), pair.server.status()].map(|status| status.sessions[0].here);
+    for here in sessions {
+        assert_eq!((here.failures, here.transports), (0, 1), "{here:?}");
+    }
+    assert!(first > 2_000_000);
+    pair.stop().await;
+    let pair = Stored::start(disk.path(), &hub_key, &keys, to, None).await;
+    let files = std::fs::read_dir(disk.path().join("hub")).unwrap().count();
+    assert_eq!(files, 3, "both logs, and `store`");
+    let ends = [pair.clients[0].0.status(), pair.server.status()];
+    let warm = ends.map(|status| status.sessions[0].here.warm_starts);
+    assert_eq!(warm, [1, 1], "both logs went on, though one end had not stored them");
+    pair.stop().await;
 }

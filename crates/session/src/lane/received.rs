@@ -51,6 +51,7 @@ impl Lane {
             | Message::Credit(..)
             | Message::Epoch(..)
             | Message::Limit(_)
+            | Message::Gone(..)
             | Message::Recall { .. }
             | Message::GoAway => Step::Counted(message),
             Message::Ack(count) => match self.acknowledge(count) {

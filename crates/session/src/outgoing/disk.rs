@@ -95,6 +95,13 @@ impl Outgoing {
         Ok(id)
     }
 
+    /// One of the disks does not have a range of the log.
+    pub(crate) fn refuse(&mut self, range: Range<u64>) {
+        if let Some(recall) = self.recall.as_mut().filter(|_| range.start < range.end) {
+            recall.refuse(range);
+        }
+    }
+
     /// A block is sent that the peer was to read from disk.
     pub(crate) fn not_recalled(&mut self, id: BlockId) {
         if let Some(recall) = &mut self.recall {

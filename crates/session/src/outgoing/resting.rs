@@ -29,6 +29,11 @@ impl Outgoing {
         self.peer_goes_on = goes_on;
     }
 
+    /// Whether the peer stores what it receives.
+    pub(crate) fn peer_goes_on(&self) -> bool {
+        self.peer_goes_on
+    }
+
     /// Gives up the ring and its memory; and the log, too, unless both ends store it.
     pub(crate) fn release(&mut self) {
         let end = self.log.as_ref().filter(|log| log.blocks.is_empty());

@@ -165,6 +165,8 @@ pub struct Session {
     restoring: BTreeMap<usize, Restoring>,
     /// Requests to the disk so far, for the receiving log.
     fetches: u64,
+    /// Ranges of the receiving log that are not stored, for the peer.
+    gone: Vec<(u64, u64)>,
     /// Requests in a row that it could not answer.
     lost_in_a_row: u64,
     counters: Counters,
@@ -242,6 +244,7 @@ impl Session {
             failures: Failures::default(),
             restoring: BTreeMap::new(),
             fetches: 0,
+            gone: Vec::new(),
             lost_in_a_row: 0,
             reports: Reports::new(now),
             counters: Counters::default(),

@@ -307,6 +307,7 @@ impl Session {
                 }
             }
             Message::Limit(size) => self.handle_limit(lane, size),
+            Message::Gone(from, end) => self.outgoing.refuse(from..end),
             Message::GoAway => {
                 if let Some(agreed) = &mut self.agreed
                     && !std::mem::replace(&mut agreed.is_going_away, true)

@@ -3,6 +3,9 @@
 use super::*;
 use crate::config::Config;
 
+/// Ranges that wait to be told to the peer.
+const MOST_GONE: usize = 64;
+
 impl Logs {
     /// Logs that were stored, for a session with `config` and the same peer as before. Without
     /// one of a side, that side begins an empty log.
@@ -67,6 +70,25 @@ impl Session {
         self.outgoing.give_up_store();
         self.incoming.give_up_store();
         self.wake_where(|_| true);
+    }
+
+    /// The driver does not store a range of the log of a side, and keeps what lies below: nothing of
+    /// it is asked for. The peer is told what it may not refer to on this end's disk.
+    pub fn give_up(&mut self, side: Side, range: std::ops::Range<u64>) {
+        match side {
+            Side::Sending => self.outgoing.refuse(range),
+            Side::Receiving if self.outgoing.peer_goes_on() && self.ended.is_none() => {
+                // What the peer is not told costs a handshake each time.
+                let has_room = self.gone.len() < MOST_GONE;
+                match self.gone.last_mut().filter(|(_, end)| *end == range.start) {
+                    Some((_, end)) => *end = range.end,
+                    None if has_room => self.gone.push((range.start, range.end)),
+                    None => {}
+                }
+                self.wake(0);
+            }
+            Side::Receiving => {}
+        }
     }
 
     /// Whether the driver still stores the logs.

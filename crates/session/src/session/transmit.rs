@@ -176,6 +176,9 @@ impl Session {
         if self.log_limit.take_ask() {
             self.lanes[lane].push_control(&Message::Limit(0));
         }
+        for (from, end) in std::mem::take(&mut self.gone) {
+            self.lanes[lane].push_control(&Message::Gone(from, end));
+        }
         loop {
             if self.wants_resize()
                 && !self.outgoing.has_unacknowledged()

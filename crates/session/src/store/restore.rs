@@ -15,7 +15,8 @@ const MOST: u64 = 1 << 61;
 pub struct LogRecord {
     /// As it began, with the number of its newest epoch.
     pub header: LogHeader,
-    /// Lowest offset whose content is stored: all of it is, from there to the end, but for padding
+    /// Lowest offset whose content is stored: all of it is, from there to the end, which may be the
+    /// same, but for padding
     /// that ends at multiples of the log's size.
     pub from: u64,
     /// Where the content ends: at the end of a [`Piece`](super::Piece), or where it was rewound to.
@@ -117,7 +118,7 @@ impl RestoredLog {
         if epoch == Epoch::NONE || epoch.log == 0 || epoch.number > MOST {
             return wrong("its epoch");
         }
-        if from >= end.offset || end.offset > MOST {
+        if from > end.offset || end.offset == 0 || end.offset > MOST {
             return wrong("its first and last offset");
         }
         if !places.is_sorted_by(|one, next| one.offset < next.offset)
@@ -142,6 +143,16 @@ impl RestoredLog {
                 decoder_of(capacity, config.contexts).checksum_seed(epoch.seed()).build()?,
             )),
         };
+        let mut codec = codec;
+        // Of a log that was not stored up to its end, nothing comes back: it goes on there.
+        let begins = from < end.offset
+            || match &mut codec {
+                Codec::Encoder(encoder) => encoder.begin_at(from).is_ok(),
+                Codec::Decoder(decoder) => decoder.begin_at(from),
+            };
+        if !begins {
+            return wrong("where it begins");
+        }
         Ok(RestoredLog { header, end, places: Places::new(places), runs, at: from, codec })
     }
 

@@ -547,7 +547,7 @@ fn records_that_contradict_themselves_are_refused() {
             "the stored log is inconsistent: its epoch",
         ),
         (
-            &|log| log.record.from = log.record.end.offset,
+            &|log| log.record.from = log.record.end.offset + 1,
             "the stored log is inconsistent: its first and last offset",
         ),
         (
