@@ -1,5 +1,8 @@
 //! Content logs on disk: what a crash, decay, faults and strangers do to them.
 
+#[path = "store/gaps.rs"]
+mod gaps;
+
 use oncewire_flash::device::{Crash, Device, Fault, Operation};
 use oncewire_flash::store::{
     AesGcm, AppendError, Cipher, DiskLog, HeaderError, LogName, NewLog, Peer, Plain, Secret, Side,
@@ -586,61 +589,4 @@ fn what_is_plain_is_not_sealed() {
     DiskLog::create_on(Box::new(device.clone()), plain, &key(), &small(), b"").expect("is made");
     let sealed = DiskLog::open_on(Box::new(device), Arc::new(AesGcm), &key());
     assert_eq!(sealed.map(|_| ()), Err(HeaderError::OtherKey));
-}
-
-/// What could not be kept is skipped: power is cut around that everywhere, and what lies below and
-/// above is right, or was not committed. Nothing of the gap reads as anything but zeros.
-#[test]
-fn a_skipped_range_costs_nothing_below_it() {
-    let (before, after) = (5 * UNIT / 2, 6 * UNIT / 5);
-    let gaps = [0, 1, UNIT / 3, UNIT, 3 * UNIT / 2, 2 * UNIT, 7 * UNIT / 2, 4 * UNIT, 90 * UNIT];
-    let mut below = 0;
-    for gap in gaps {
-        let cipher = Arc::new(Once::default());
-        let (device, mut log) = created(&cipher);
-        let oracle = History::new(1).oracle;
-        let first = device.steps();
-        log.append(0, &oracle.bytes(0, before)).expect("appends");
-        log.commit(b"one", 1).expect("commits");
-        let begin = before + gap;
-        log.skip(begin).expect("skips");
-        assert_eq!(log.append(begin, b"x"), Err(AppendError::NeedsCommit));
-        assert!(log.skip(begin - 1).is_err());
-        log.commit(b"two", 2).expect("commits");
-        log.append(begin, &oracle.bytes(begin, begin + after)).expect("appends");
-        log.commit(b"three", 3).expect("commits");
-        assert_eq!(log.fill().lost, gap);
-        drop(log);
-        for steps in first..=device.steps() {
-            for choice in [0, u64::MAX, gap * 100 + steps as u64] {
-                let mut log = open_log(&Arc::new(device.cut(steps, choice)), &cipher);
-                let end = match log.owner_state() {
-                    b"one" => before,
-                    b"two" => begin,
-                    b"three" => begin + after,
-                    _ => 0,
-                };
-                let fill = log.fill();
-                assert_eq!(fill.tail, end, "gap {gap}, {steps}");
-                let mut read = |from: u64, to: u64| {
-                    let mut bytes = vec![0; to.saturating_sub(from) as usize];
-                    log.read(from, &mut bytes).map(|()| bytes)
-                };
-                let (low, top) = (fill.low, before.min(end));
-                if low < top {
-                    assert_eq!(read(low, top).ok(), Some(oracle.bytes(low, top)));
-                    below += u64::from(end > before);
-                }
-                for unit in before.max(fill.low) / UNIT..begin.min(end).div_ceil(UNIT) {
-                    let from = (unit * UNIT).max(before).max(fill.low);
-                    let bytes = read(from, ((unit + 1) * UNIT).min(begin).min(end));
-                    assert!(bytes.is_err() || bytes.is_ok_and(|all| all.iter().all(|b| *b == 0)));
-                }
-                if end > begin {
-                    assert!(read(begin, end).is_ok_and(|all| all == oracle.bytes(begin, end)));
-                }
-            }
-        }
-    }
-    assert!(below > 0, "no test had a gap above content");
 }

@@ -447,8 +447,13 @@ impl DiskLog {
             let shape = self.header.shape;
             let mut page = Aligned::new(PAGE);
             let read = self.device.read(shape.footer_at(segment), &mut page);
-            let opened = read.is_ok()
-                && open(&self.sealer, &self.header.id, Place::Footer(segment), &mut page).is_some();
+            if read.is_err() {
+                // Perhaps it can be read later.
+                self.footer = None;
+                return None;
+            }
+            let opened =
+                open(&self.sealer, &self.header.id, Place::Footer(segment), &mut page).is_some();
             let content = content_of(&page);
             // One that was written after a commit is not for the state before it, which is found if
             // that of the commit decays.
