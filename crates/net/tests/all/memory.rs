@@ -372,3 +372,55 @@ async fn no_more_is_written_to_disk_than_is_allowed() {
     assert_eq!(warm, [1, 1], "both logs went on, though one end had not stored them");
     pair.stop().await;
 }
+
+/// A file system that goes with the test.
+struct Mounted<'d>(&'d Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+/// The disk of a hub is full: every byte arrives, and the store says why it keeps nothing. One that can
+/// only be read is refused and stays as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_costs_no_byte_and_one_to_read_only_is_refused() {
+    let disk = tempfile::tempdir().unwrap();
+    let hub_dir = disk.path().join("hub");
+    std::fs::create_dir(&hub_dir).unwrap();
+    let mount = |options: &str| {
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&hub_dir);
+        mount.stderr(std::process::Stdio::null()).status().is_ok_and(|done| done.success())
+    };
+    // A store fits, and no log of a peer.
+    if !mount("size=1M,mode=0700") {
+        oncewire_testkit::skip!("no file system can be mounted")
+    }
+    let _mounted = Mounted(&hub_dir);
+    let (hub_key, keys) = (SecretKey::generate().unwrap(), [SecretKey::generate().unwrap()]);
+    let pair = Stored::start(disk.path(), &hub_key, &keys, origin(echo).await, None).await;
+    let first = pair.turn().await[0];
+    let again = pair.turn().await[0];
+    assert!(again < first / 20, "memory works: {again} after {first}");
+    let status = pair.hub.status();
+    let why = status.failure.expect("it says so");
+    assert!(why.contains("space") && !why.contains('\n'), "{why}");
+    assert_eq!((status.written, pair.clients[0].1.status().failure), (0, None));
+    pair.stop().await;
+
+    let names = || std::fs::read_dir(&hub_dir).unwrap().count();
+    let before = names();
+    assert!(mount("remount,ro"));
+    let options = StoreOptions {
+        dir: hub_dir.clone(),
+        size: 1 << 30,
+        log: 0,
+        writes: None,
+        secret: StoreSecret::default(),
+    };
+    let refused = ContentStore::open(options, &hub_key).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("hub") && !refused.contains('\n'), "{refused}");
+    assert_eq!(names(), before);
+}
