@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Figures of caches on disk (docs/STORE.md), of two ends on loopback with a store each.
+
+    scripts/store.py ONCEWIRE DIR [--sizes 512M,2G,8G] [--megabytes 300]
+
+DIR is on the disk to measure, and needs twice the largest size. Prints Markdown: bytes written to the
+device for each byte of content; memory by the size of the store; how long both ends take from their
+start to the first byte after kill -9; and what objects of 15 KB cost that lie only on disk, beside the
+same objects from memory, as bytes on the wire and CPU time of both ends. Objects and content are
+random, so that nothing repeats but what should. Bytes and CPU time are counted; times are of the
+clock, so they mean something only on a machine that does nothing else. No root, no network.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import socketserver
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+OBJECT = 15_000
+OBJECTS = 40
+MEMORY = "128M"
+ENDS = ("serve", "connect")
+
+
+def size(text):
+    units = {"M": 1 << 20, "G": 1 << 30}
+    return int(float(text[:-1]) * units[text[-1]])
+
+
+class Origin(socketserver.ThreadingTCPServer):
+    """Sends content number N to whoever writes `N LENGTH` and a line feed."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        number, length = map(int, self.rfile.readline().split())
+        self.wfile.write(random.Random(number).randbytes(length))
+
+
+def until(what, ready, limit=120):
+    begin = time.monotonic()
+    while not ready():
+        if time.monotonic() - begin > limit:
+            raise SystemExit(f"waited {limit} s in vain: {what}")
+        time.sleep(0.005)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+class Tunnel:
+    def __init__(self, program, dir, origin, per_peer):
+        self.program, self.dir, self.per_peer = program, dir, per_peer
+        self.ports = {"serve": free_port(), "connect": free_port()}
+        self.target = f"127.0.0.1:{origin.server_address[1]}"
+        self.keys = {}
+        for end in ENDS:
+            made = subprocess.run([program, "keygen", dir / f"{end}.key"], check=True, capture_output=True, text=True)
+            self.keys[end] = made.stdout.strip()
+        self.processes = {}
+        self.start()
+
+    def start(self):
+        begin = time.monotonic()
+        for end, peer in (("serve", "connect"), ("connect", "serve")):
+            listen = f"127.0.0.1:{self.ports[end]}"
+            role = {
+                "serve": ["serve", "--listen", listen, "--allow", self.target],
+                "connect": ["connect", f"127.0.0.1:{self.ports['serve']}", "-L", f"{listen}:{self.target}"],
+            }[end]
+            store = ["--store", self.dir / end, "--store-size", "1T", "--store-per-peer", str(self.per_peer)]
+            common = ["--key", self.dir / f"{end}.key", "--peer", self.keys[peer], "--memory", MEMORY]
+            socket_of = ["--status", self.dir / f"{end}.sock"]
+            log = open(self.dir / f"{end}.log", "ab")
+            self.processes[end] = subprocess.Popen([self.program, *role, *common, *(store if self.per_peer else []), *socket_of], stderr=log, stdout=log)
+        return begin
+
+    def kill(self):
+        for process in self.processes.values():
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def fetch(self, number, length):
+        """Bytes on the wire that a content costs; checks it."""
+        with socket.create_connection(("127.0.0.1", self.ports["connect"])) as stream:
+            stream.sendall(f"{number} {length}\n".encode())
+            with stream.makefile("rb") as content:
+                got = content.read()
+        if got != random.Random(number).randbytes(length):
+            raise SystemExit(f"content {number} differs: {len(got)} of {length} bytes")
+
+    def is_up(self):
+        with contextlib.suppress(OSError, ValueError, SystemExit):
+            self.fetch(0, 1)
+            return True
+        return False
+
+    def status(self, end):
+        asked = [self.program, "status", "--json", "--socket", self.dir / f"{end}.sock"]
+        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)[0]
+
+    def settled(self):
+        until("all is on disk", lambda: all(self.status(end)["store"]["pending_bytes"] == 0 for end in ENDS))
+
+    def wire(self):
+        status = self.status("connect")
+        return status["transport_sent_bytes"] + status["transport_received_bytes"]
+
+    def cpu(self):
+        ticks = 0
+        for process in self.processes.values():
+            fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def resident(self, end):
+        lines = pathlib.Path(f"/proc/{self.processes[end].pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
+@contextlib.contextmanager
+def tunnel(program, parent, per_peer):
+    with tempfile.TemporaryDirectory(dir=parent) as dir, Origin() as origin:
+        pair = Tunnel(program, pathlib.Path(dir), origin, per_peer)
+        try:
+            until("the tunnel is up", pair.is_up)
+            yield pair
+        finally:
+            pair.kill()
+            origin.shutdown()
+
+
+def objects(pair):
+    """Bytes on the wire, and CPU seconds, for each object of a turn."""
+    costs = []
+    before_cpu = pair.cpu()
+    for number in range(OBJECTS):
+        before = pair.wire()
+        pair.fetch(1000 + number, OBJECT)
+        costs.append(pair.wire() - before)
+    return costs, pair.cpu() - before_cpu
+
+
+def cpu_of_objects(pair, turns):
+    """CPU seconds for each object, without asking for anything in between."""
+    before = pair.cpu()
+    for turn in turns:
+        for number in range(OBJECTS):
+            pair.fetch(turn + number, OBJECT)
+    return (pair.cpu() - before) / (OBJECTS * len(turns))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("oncewire", type=pathlib.Path)
+    parser.add_argument("dir", type=pathlib.Path)
+    parser.add_argument("--sizes", default="512M,2G,8G")
+    parser.add_argument("--megabytes", type=int, default=300, help="content that passes before memory is read (default 300)")
+    args = parser.parse_args()
+    program = args.oncewire.resolve()
+
+    print("| store of a peer | device bytes per byte of content | resident, serve, connect | first byte after kill -9 of both |")
+    print("|---|---|---|---|")
+    none = None
+    for text in ["none", *args.sizes.split(",")]:
+        per_peer = 0 if text == "none" else size(text)
+        with tunnel(program, args.dir, per_peer) as pair:
+            length = args.megabytes * 10**6 // 30
+            for number in range(30):
+                pair.fetch(10_000 + number, length)
+            if per_peer:
+                pair.settled()
+                stores = [pair.status(end)["store"] for end in ENDS]
+                ratio = sum(one["device_written_bytes"] for one in stores) / sum(one["written_bytes"] for one in stores)
+            resident = [pair.resident(end) for end in ENDS]
+            none = none or resident
+            shown = ", ".join(f"{bytes / 1e6:.1f} MB" for bytes in resident)
+            pair.kill()
+            begin = pair.start()
+            until("the tunnel is up again", pair.is_up)
+            again = time.monotonic() - begin
+            if per_peer:
+                print(f"| {text} | {ratio:.3f} | {shown} | {again:.2f} s |", flush=True)
+            else:
+                print(f"| none | | {shown} | {again:.2f} s, empty |", flush=True)
+
+    print(f"\n| object of {OBJECT:,} bytes | bytes on the wire, median of {OBJECTS} | mean | CPU time of both ends, each |")
+    print("|---|---|---|---|")
+    with tunnel(program, args.dir, size(args.sizes.split(",")[0])) as pair:
+        turns = (1000, 2000, 3000)
+        rows = []
+        first, _ = objects(pair)
+        rows.append(("new", first, cpu_of_objects(pair, turns[1:])))
+        # More than memory has room for.
+        for number in range(10):
+            pair.fetch(20_000 + number, 12_000_000)
+        pair.settled()
+        disk, _ = objects(pair)
+        rows.append(("only on disk", disk, cpu_of_objects(pair, turns[1:])))
+        memory, _ = objects(pair)
+        rows.append(("in memory", memory, cpu_of_objects(pair, turns[1:])))
+        for name, costs, cpu in rows:
+            print(f"| {name} | {statistics.median(costs):.0f} | {statistics.mean(costs):.0f} | {cpu * 1e3:.2f} ms |")
+        here = pair.status("serve")["store"]
+        read = here["recalled_hour_bytes"] + here["recalled_day_bytes"] + here["recalled_older_bytes"]
+        print(f"\n`serve` read {read:,} bytes from disk to send them as references; {here['lost_ranges']} ranges lost.")
+
+
+if __name__ == "__main__":
+    main()
