@@ -118,7 +118,7 @@ pub(crate) fn good() -> Vec<Vector> {
     all.push(vector);
     all.extend(bad_blocks().drain(..1));
     all.extend(work_on_tokens().into_iter().take(1));
-    all.extend(work().into_iter().take(1));
+    all.extend(work().into_iter().take(2));
     all.extend(corners::corners().into_iter().filter(|vector| vector.error.is_none()));
     all
 }
@@ -132,11 +132,13 @@ fn section(sources: &[(u64, u64)], residual: u64, operations: &[u8], rest: &[u8]
 }
 
 /// A section with one source, a zstd block, and a residual of these columns, not compressed.
-fn blocks(source: (u64, u64), columns: [&[u8]; 6]) -> Vec<u8> {
+fn blocks(sources: &[(u64, u64)], columns: [&[u8]; 6]) -> Vec<u8> {
     let lens: Vec<u64> = columns[..5].iter().map(|column| column.len() as u64).collect();
     let residual = [varints(&lens), columns.concat()].concat();
-    let head = varints(&[3, source.0, source.1, residual.len() as u64 * 2, 0]);
-    [head, residual].concat()
+    let mut head = vec![sources.len() as u64 * 2 + 1];
+    head.extend(sources.iter().flat_map(|&(distance, len)| [distance, len]));
+    head.extend([residual.len() as u64 * 2, 0]);
+    [varints(&head), residual].concat()
 }
 
 /// What the log begins with below: a zstd block of ten raw literals.
@@ -169,7 +171,7 @@ fn bad_blocks() -> Vec<Vector> {
         control[at] = byte;
         control
     };
-    let of = |control: &[u8]| blocks((300, 12), [control, &[], &[], &[], &[], &bytes]);
+    let of = |control: &[u8]| blocks(&[(300, 12)], [control, &[], &[], &[], &[], &bytes]);
     let none = Some("error Literals");
     vec![
         make("zstd-blocks-by-hand", None, "A block of raw literals, put together.", of(good)),
@@ -178,7 +180,7 @@ fn bad_blocks() -> Vec<Vector> {
             "zstd-blocks-no-block",
             none,
             "A source that is no zstd block.",
-            blocks((299, 12), [good, &[], &[], &[], &[], &bytes]),
+            blocks(&[(299, 12)], [good, &[], &[], &[], &[], &bytes]),
         ),
         make(
             "zstd-blocks-shifts",
@@ -215,7 +217,7 @@ fn bad_blocks() -> Vec<Vector> {
             "zstd-blocks-left-over",
             none,
             "A change for no sequence.",
-            blocks((300, 12), [good, &[], &[], &[], &[0], &bytes]),
+            blocks(&[(300, 12)], [good, &[], &[], &[], &[0], &bytes]),
         ),
         make(
             "zstd-blocks-cut",
@@ -228,7 +230,7 @@ fn bad_blocks() -> Vec<Vector> {
             none,
             "A block of one sequence, whose tables are those of no block.",
             blocks(
-                (300, 12),
+                &[(300, 12)],
                 [
                     &[&good[..7], &[1, 0]].concat(),
                     &[0],
@@ -299,7 +301,7 @@ fn work_on_tokens() -> [Vector; 2] {
 }
 
 /// A frame whose work is as much as it may be, and one with a unit more.
-fn work() -> [Vector; 2] {
+fn work() -> [Vector; 4] {
     let params = Params { cache: 1000, max_block: 300, entropy: Entropy::None, ..params() };
     // A zstd block of repeated literals and a sequence, in tables of one symbol each.
     let block_of = |literals: usize, packed: &[u8]| {
@@ -309,21 +311,28 @@ fn work() -> [Vector; 2] {
     // A source, a block, and twice three tables and a sequence take 430 units.
     let rest = noise(70, 50);
     let limit = 1024 + 16 * (10 + rest.len());
-    let literals = (limit - 430) / 2;
-    let source = [&block_of(literals, b"a")[..], &[1]].concat();
-    let first = [&source[..], &noise(69, 290)].concat();
-    let make = |name, story, more: usize| {
+    // In two pieces, 17 more: a source, and a unit for ten bytes.
+    let literals_of = |pieces: usize| (limit - if pieces == 1 { 430 } else { 447 }) / 2;
+    let make = |name, story, pieces: usize, more: usize, is_good: bool| {
+        let literals = literals_of(pieces);
+        let source = [&block_of(literals, b"a")[..], &[1]].concat();
+        let first = [&source[..], &noise(69, 290)].concat();
         let block = [&block_of(literals + more, b"a")[..], &[1], &rest].concat();
         // No gap, a run of one sequence, and the literals behind it.
         let control = varints(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, literals as u64]);
-        let bytes = [&block_of(literals + more, &[])[..], &b"a"[..more], &rest].concat();
+        let bytes = [&block_of(literals + more, &[])[..], &b"aa"[..more], &rest].concat();
         let mut vector = Vector::new(name, story, params.clone());
         vector.frames.push(Hand::raw(0, &first).write());
         vector.blocks.insert(0, first.clone());
-        let literals = blocks((300, 10), [&control, &[], &[], &[], &[1], &bytes]);
+        let literals = if pieces == 1 {
+            blocks(&[(300, 10)], [&control, &[], &[], &[], &[1], &bytes])
+        } else {
+            let control = [&[4], &control[..]].concat();
+            blocks(&[(300, 4), (296, 6)], [&control, &[], &[], &[], &[1], &bytes])
+        };
         let hand = Hand { flags: TRANSCODED | FRESH, literals, ..Hand::raw(300, &block) };
         vector.frames.push(hand.write());
-        if more == 0 {
+        if is_good {
             vector.blocks.insert(300, block);
         } else {
             vector.error = Some("error TooLarge");
@@ -331,15 +340,23 @@ fn work() -> [Vector; 2] {
         vector
     };
     [
-        make("zstd-blocks-work", "As much work as a block of 60 bytes may take: 1,984.", 0),
-        make("zstd-blocks-work-too-much", "A literal more than that.", 1),
+        make(
+            "zstd-blocks-work",
+            "As much work as a block of 60 bytes may take: 1,984.",
+            1,
+            0,
+            true,
+        ),
+        make("zstd-blocks-pieces-work", "As much work, with a source in two pieces.", 2, 1, true),
+        make("zstd-blocks-work-too-much", "A literal more than that.", 1, 1, false),
+        make("zstd-blocks-pieces-work-too-much", "A literal more than that.", 2, 2, false),
     ]
 }
 
 pub(crate) fn bad() -> Vec<Vector> {
     let mut all = bad_tokens();
     all.extend(work_on_tokens().into_iter().skip(1));
-    all.extend(work().into_iter().skip(1));
+    all.extend(work().into_iter().skip(2));
     all.extend(bad_blocks().split_off(1));
     all.extend(corners::corners().into_iter().filter(|vector| vector.error.is_some()));
     all
