@@ -1,10 +1,10 @@
 #!/bin/sh
-# All figures of docs/BENEFITS.md, in one run: tables, then pictures. Half an hour on an idle machine with two cores.
+# All figures of docs/BENEFITS.md, in one run: tables, then pictures. Three quarters of an hour on an idle machine with two cores.
 #
 #   scripts/benefits-all.sh ONCEWIRE EMULATOR DIR [PART...]
 #
-# EMULATOR is oncewire-path-emulator; DIR keeps what clients fetch (filled if it is empty). Parts, default all: clients (6 min),
-# haproxy (2), transactions (3), transfers (12), pages (4), packages (3). Needs root and what scripts/https.py,
+# EMULATOR is oncewire-path-emulator; DIR keeps what clients fetch (filled if it is empty). Parts, default all: clients (4 min),
+# haproxy (2), transactions (11), transfers (12), pages (2), packages (3). Needs root and what scripts/https.py,
 # scripts/https-times.py and scripts/benefits.py name. A part that fails stops the run; those before it are written.
 set -eu
 [ $# -ge 3 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
