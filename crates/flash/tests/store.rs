@@ -164,6 +164,22 @@ fn created(cipher: &Arc<Once>) -> (Arc<Crash>, DiskLog) {
     (device, log.expect("is made"))
 }
 
+/// A log that has evicted content, after `commits` or more and one of 20,000 bytes; its device, and what
+/// was done.
+fn full(cipher: &Arc<Once>, seed: u64, commits: usize) -> (Arc<Crash>, History) {
+    let (device, mut log) = created(cipher);
+    let mut history = History::new(seed);
+    history.commits.push((0, history.oracle.clone()));
+    while history.oracle.low == 0 || history.commits.len() < commits {
+        history.step(&mut log, &device);
+    }
+    let (end, len) = (history.oracle.end, 20_000);
+    log.append(end, &history.oracle.bytes(end, end + len)).expect("appends");
+    history.oracle.end += len;
+    history.commit(&mut log, &device);
+    (device, history)
+}
+
 fn seeds() -> u64 {
     std::env::var("ONCEWIRE_FLASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4)
 }
@@ -222,17 +238,7 @@ fn a_crash_leaves_the_last_commit() {
 #[test]
 fn decay_anywhere_gives_no_wrong_byte() {
     let cipher = Arc::new(Once::default());
-    let (device, mut log) = created(&cipher);
-    let mut history = History::new(3);
-    history.commits.push((0, history.oracle.clone()));
-    while history.oracle.low == 0 || history.commits.len() < 6 {
-        history.step(&mut log, &device);
-    }
-    let (end, len) = (history.oracle.end, 20_000);
-    log.append(end, &history.oracle.bytes(end, end + len)).expect("appends");
-    history.oracle.end += len;
-    history.commit(&mut log, &device);
-    drop(log);
+    let (device, history) = full(&cipher, 3, 6);
     let steps = device.steps();
     let [.., before, last] = &history.commits[..] else { panic!("there were several") };
     let (mut lost_units, mut went_back, mut unchanged) = (0, 0, 0);

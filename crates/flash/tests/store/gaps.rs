@@ -1,6 +1,6 @@
 //! Content that could not be written or cannot be read: nothing else is lost with it.
 
-use super::{History, Once, UNIT, check, created, key, open_log};
+use super::{History, Once, UNIT, check, created, full, key, open_log};
 use oncewire_flash::device::{Fault, Operation};
 use oncewire_flash::store::{AppendError, DiskLog, HeaderError};
 use std::sync::Arc;
@@ -67,17 +67,7 @@ fn a_skipped_range_costs_nothing_below_it() {
 #[test]
 fn reads_that_fail_lose_no_more_than_they_say() {
     let cipher = Arc::new(Once::default());
-    let (device, mut log) = created(&cipher);
-    let mut history = History::new(5);
-    history.commits.push((0, history.oracle.clone()));
-    while history.oracle.low == 0 || history.commits.len() < 8 {
-        history.step(&mut log, &device);
-    }
-    let (end, len) = (history.oracle.end, 20_000);
-    log.append(end, &history.oracle.bytes(end, end + len)).expect("appends");
-    history.oracle.end += len;
-    history.commit(&mut log, &device);
-    drop(log);
+    let (device, history) = full(&cipher, 5, 8);
     let steps = device.steps();
     let [.., before, last] = &history.commits[..] else { panic!("there were several") };
     let (mut refused, mut went_back, mut lost) = (0, 0, 0);
