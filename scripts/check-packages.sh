@@ -46,7 +46,7 @@ for dir in "${crates[@]}"; do
   without="$(awk '/^\[/ { dev = /dev-dependencies/ } !dev && /\{.*path *= *"/ && !/version *=/' "$dir/Cargo.toml")"
   [ -z "$without" ] || complain "$name: a path without a version: $without"
 done
-without="$(awk '/^\[/ { on = /^\[workspace.dependencies\]/ } on && /\{.*path *= *"/ && !/version *=/ && !/testkit/' Cargo.toml)"
+without="$(awk '/^\[/ { on = /^\[workspace.dependencies\]/ } on && /\{.*path *= *"/ && !/version *=/ && !/crates\/(second|testkit)"/' Cargo.toml)"
 [ -z "$without" ] || complain "the workspace: a path without a version: $without"
 
 if $compile; then
@@ -56,8 +56,8 @@ if $compile; then
     (cd "$dir" && cargo package -p "$name" --no-verify --list --allow-dirty --offline | grep -v '^Cargo\.\(lock\|toml\.orig\)$\|^\.cargo_vcs_info\.json$' |
       tar -ch -T - -f -) | tar -x -C "$out/alone/$name"
   done
-  # The workspace's table of versions and lints, with the paths of the packages, and without the testkit.
-  sed -e '/^members = \[/,/^\]/d' -e '/^default-members/d' -e '/^exclude/d' -e '/testkit/d' -e 's#path = "crates/\([a-z]*\)"#path = "oncewire-\1"#' \
+  # The workspace's table of versions and lints, with the paths of the packages, and without those for tests.
+  sed -e '/^members = \[/,/^\]/d' -e '/^default-members/d' -e '/^exclude/d' -e '/crates\/second"/d' -e '/testkit/d' -e 's#path = "crates/\([a-z]*\)"#path = "oncewire-\1"#' \
     -e 's#^\[workspace\]#[workspace]\nmembers = ["*"]#' Cargo.toml > "$out/alone/Cargo.toml"
   for manifest in "$out"/alone/*/Cargo.toml; do
     # Targets that are not in the package; cargo itself drops them from a published manifest.

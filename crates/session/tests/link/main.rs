@@ -13,7 +13,6 @@ mod hostile;
 mod pieces;
 mod policies;
 mod replay;
-mod second;
 mod second_examples;
 mod second_hostile;
 mod second_world;

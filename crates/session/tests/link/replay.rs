@@ -1,9 +1,9 @@
 //! What the receivers of worlds process is recorded, and played again to a second receiver, which was
 //! written from `docs/LINK.md` alone: it must deliver, acknowledge and reject the same.
 
-use super::second::{self, Answer, Delivery, Places, Rejected, Restored};
 use super::vectors::hash;
 use super::{Delivered, Fields, Implied, LogOffer, layout};
+use oncewire_second::link::{self as second, Answer, Delivery, Places, Rejected, Restored};
 use std::collections::BTreeSet;
 
 /// What an end does, in its order.

@@ -1,10 +1,10 @@
 //! The examples of LINK.md, for the second receiver.
 
-use super::second::{
-    Answer, Delivery, Receiver, Record, Rejected, Restored, Verdict, message, places, records,
-};
 use super::{End, HEADER, Settings, TAG, start};
 use oncewire_codec::Sharing;
+use oncewire_second::link::{
+    Answer, Delivery, Receiver, Record, Rejected, Restored, Verdict, message, places, records,
+};
 use oncewire_session::link::{LogTerms, Policy};
 use std::time::Duration;
 

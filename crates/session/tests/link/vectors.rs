@@ -13,10 +13,10 @@
 //! | `send BYTES` | a datagram of this end, with acknowledgments and rejections |
 
 use super::replay::{Event, Recording, replay};
-use super::second::Delivery;
 use super::second_hostile::{Victim, altered};
 use super::{End, Faults, NONE, Settings, World, start};
 use oncewire_codec::{Domain, Sharing};
+use oncewire_second::link::Delivery;
 use oncewire_session::link::{LogSettings, Policy};
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -2,8 +2,10 @@
 //! [`super::free`].
 
 use super::free::{Section, put};
-use super::second::{CodedLiterals, Column, LengthModels, Match, Models, TranscodeModels};
 use crate::common::content::Rng;
+use oncewire_second::format::{
+    CodedLiterals, Column, LengthModels, Match, Models, TranscodeModels,
+};
 use std::collections::HashMap;
 
 /// Section 6, "Columns".

@@ -1,8 +1,9 @@
 //! Frames with arbitrary fields, valid or not.
 
-use super::{free, second, second_parameters};
+use super::{free, second_parameters};
 use crate::common::params::Params;
 use oncewire_codec::Decoder;
+use oncewire_second::format as second;
 
 /// The fields of a frame, written without checks.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,8 @@
 //! Frames with positions of a fixed width: what is forbidden, and what is just within the rules.
 
 use super::forbidden::{AT, coded, coded_draft, one_coded, plain_draft};
-use super::{Draft, free, second};
+use super::{Draft, free};
+use oncewire_second::format as second;
 
 /// One match of 40 bytes after 10 literals, at a distance of fixed width.
 pub(crate) fn one_fixed(distance: u64) -> Vec<u8> {

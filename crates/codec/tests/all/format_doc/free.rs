@@ -1,8 +1,8 @@
 //! Parts of an encoder for `docs/FORMAT.md` that uses its freedom (section 11): it makes every
 //! choice at random.
 
-use super::second::{Match, Model, Models, Number};
 use crate::common::content::Rng;
+use oncewire_second::format::{Match, Model, Models, Number};
 
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 128 {

@@ -14,9 +14,9 @@ use oncewire_codec::{
     FrameError, FrameView, Geometry, MAX_CONTEXTS, Scan, Sharing, Stream, Tokens,
 };
 use oncewire_family::{MatcherKind, SamplerKind};
+use oncewire_second::format::{self as second, No};
 use packs::frame_ranges;
 use proptest::prelude::*;
-use second::No;
 use std::collections::VecDeque;
 use std::ops::Range;
 use written::{read_pack, with_any_policy};
@@ -33,7 +33,6 @@ mod free;
 #[allow(dead_code)] // Its writer has no use here.
 mod manifest;
 mod packs;
-mod second;
 mod vectors;
 mod written;
 

@@ -1,9 +1,6 @@
 //! Headers of IP packets through both halves of two ends, over a path that loses and reorders.
 
 mod compared;
-#[allow(dead_code, unused_imports, reason = "half of it is for content logs")]
-#[path = "../../../../session/tests/link/second/mod.rs"]
-mod second;
 
 use super::*;
 use oncewire_codec::{Domain, varint};
@@ -11,6 +8,7 @@ use oncewire_packet::checksum::Sum;
 use oncewire_packet::fields::UDP;
 use oncewire_packet::offload::{self, Shape, VIRTIO_HEADER};
 use oncewire_packet::{CaptureReader, LinkType};
+use oncewire_second::link as second;
 use oncewire_session::link::{Batch, Delivered, Feedback, HEADER, Inbound, Receiver, Sender, TAG};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

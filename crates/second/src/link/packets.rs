@@ -8,8 +8,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Where the parts of headers are.
-pub(crate) struct Layout {
-    pub(crate) is_ipv4: bool,
+pub(super) struct Layout {
+    pub is_ipv4: bool,
     /// What follows IP and its extension headers.
     protocol: u8,
     transport: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn of(headers: &[u8]) -> Parsed<Layout> {
+    pub(super) fn of(headers: &[u8]) -> Parsed<Layout> {
         const SHORT: &str = "headers cut short";
         match headers.first().ok_or(SHORT)? >> 4 {
             4 => {
@@ -48,12 +48,12 @@ impl Layout {
         }
     }
 
-    pub(crate) fn tcp(&self) -> Option<usize> {
+    pub(super) fn tcp(&self) -> Option<usize> {
         (self.protocol == TCP && !self.is_fragment).then_some(self.transport)
     }
 
     /// Where the checksum of TCP or UDP is, if the packet has one.
-    pub(crate) fn checksum(&self) -> Option<usize> {
+    pub(super) fn checksum(&self) -> Option<usize> {
         match self.protocol {
             _ if self.is_fragment => None,
             TCP => Some(self.transport + 16),
@@ -89,7 +89,7 @@ fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// The fields that differ from packet to packet: section 4.5.
-pub(crate) fn places(header: &[u8]) -> Places {
+pub fn places(header: &[u8]) -> Places {
     let Ok(layout) = Layout::of(header) else { return Places::default() };
     let is_whole = layout.has_transport(header);
     let tcp = layout.tcp().filter(|_| is_whole);
@@ -130,16 +130,16 @@ fn timestamps(header: &[u8], tcp: usize) -> Option<usize> {
 
 /// A packet, or a segment of a run, with the header that its record has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Delivery {
-    pub(crate) header: Restored,
-    pub(crate) is_open: bool,
+pub struct Delivery {
+    pub header: Restored,
+    pub is_open: bool,
     /// Number in its run, size of the run's segments, and whether it is the run's last.
-    pub(crate) segment: Option<(u64, u64, bool)>,
-    pub(crate) payload: Vec<u8>,
+    pub segment: Option<(u64, u64, bool)>,
+    pub payload: Vec<u8>,
 }
 
 /// What the rest of a record must be for its header.
-pub(crate) fn check(
+pub(super) fn check(
     header: &Restored,
     is_open: bool,
     segments: Option<SegmentSection>,
@@ -154,7 +154,7 @@ pub(crate) fn check(
 }
 
 /// What a record delivers.
-pub(crate) fn deliveries(
+pub(super) fn deliveries(
     header: &Restored,
     is_open: bool,
     segments: Option<SegmentSection>,
@@ -178,7 +178,7 @@ pub(crate) fn deliveries(
 
 impl Delivery {
     /// The packet as it leaves the link and its kernel: all checksums are completed.
-    pub(crate) fn whole(&self) -> Parsed<Vec<u8>> {
+    pub fn whole(&self) -> Parsed<Vec<u8>> {
         let Restored { form, bytes } = &self.header;
         let mut headers = bytes.clone();
         if let Some((i, size, is_last)) = self.segment {

@@ -5,14 +5,14 @@ use super::headers::HeaderSection;
 
 /// Section 4.1: "Segment section".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentSection {
+pub struct SegmentSection {
     /// Segments of the run before the first one here.
-    pub(crate) before: u64,
-    pub(crate) here: u64,
+    pub before: u64,
+    pub here: u64,
     /// The last one here is the run's last.
-    pub(crate) ends: bool,
+    pub ends: bool,
     /// Payload of each but the run's last, in bytes.
-    pub(crate) size: u64,
+    pub size: u64,
 }
 
 impl SegmentSection {
@@ -29,7 +29,7 @@ impl SegmentSection {
     }
 
     /// The payloads of the segments here.
-    pub(crate) fn cut<'a>(&self, payload: &'a [u8]) -> Parsed<Vec<&'a [u8]>> {
+    pub fn cut<'a>(&self, payload: &'a [u8]) -> Parsed<Vec<&'a [u8]>> {
         let (here, size, len) = (self.here, self.size, payload.len() as u64);
         let shortest = match self.ends {
             false => here * size,
@@ -46,16 +46,16 @@ impl SegmentSection {
 
 /// Sections 4.1 and 4.3.
 #[derive(Clone, Debug)]
-pub(crate) struct Packet<'a> {
-    pub(crate) is_open: bool,
-    pub(crate) header: HeaderSection<'a>,
-    pub(crate) segments: Option<SegmentSection>,
+pub struct Packet<'a> {
+    pub is_open: bool,
+    pub header: HeaderSection<'a>,
+    pub segments: Option<SegmentSection>,
     /// The payload, or the frame.
-    pub(crate) body: &'a [u8],
+    pub body: &'a [u8],
 }
 
 impl Packet<'_> {
-    pub(crate) fn parse(flags: u8, body: &[u8]) -> Parsed<Packet<'_>> {
+    pub fn parse(flags: u8, body: &[u8]) -> Parsed<Packet<'_>> {
         if flags > 3 {
             return Err("a reserved flag");
         }
@@ -73,9 +73,9 @@ impl Packet<'_> {
 
 /// Section 4.2. Counters as ranges, highest first, each with its first and last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Acknowledgment {
-    pub(crate) largest_low: u32,
-    pub(crate) delay: u64,
+pub struct Acknowledgment {
+    pub largest_low: u32,
+    pub delay: u64,
     /// How many counters each range has, and how many are missing below it.
     ranges: Vec<(u64, u64)>,
 }
@@ -104,7 +104,7 @@ impl Acknowledgment {
     }
 
     /// First and last counter of each range, for who has sent the counters below `next`.
-    pub(crate) fn counters(&self, next: u64) -> Parsed<Vec<(u64, u64)>> {
+    pub fn counters(&self, next: u64) -> Parsed<Vec<(u64, u64)>> {
         let mut last = below(self.largest_low, next)?;
         let mut counters = Vec::new();
         for (i, &(count, missing)) in self.ranges.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Acknowledgment {
 }
 
 /// The largest number below `next` with these low bits.
-pub(crate) fn below(low: u32, next: u64) -> Parsed<u64> {
+pub(super) fn below(low: u32, next: u64) -> Parsed<u64> {
     let below = next.checked_sub(1).ok_or("nothing was sent")?;
     let back = (below as u32).wrapping_sub(low);
     below.checked_sub(back.into()).ok_or("a counter that was not sent")
@@ -127,12 +127,12 @@ pub(crate) fn below(low: u32, next: u64) -> Parsed<u64> {
 
 /// Section 4.4.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejection {
-    pub(crate) counter_low: u32,
-    pub(crate) records_before: u8,
-    pub(crate) reason: u8,
+pub struct Rejection {
+    pub counter_low: u32,
+    pub records_before: u8,
+    pub reason: u8,
     /// How far below the frame's content each range begins, and its length.
-    pub(crate) ranges: Vec<(u64, u64)>,
+    pub ranges: Vec<(u64, u64)>,
 }
 
 impl Rejection {
@@ -160,10 +160,10 @@ impl Rejection {
 
 /// Section 4.6.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece<'a> {
-    pub(crate) number: u8,
-    pub(crate) is_last: bool,
-    pub(crate) content: &'a [u8],
+pub struct Piece<'a> {
+    pub number: u8,
+    pub is_last: bool,
+    pub content: &'a [u8],
 }
 
 impl Piece<'_> {
@@ -182,7 +182,7 @@ impl Piece<'_> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Record<'a> {
+pub enum Record<'a> {
     Padding,
     Packet(Packet<'a>),
     Run(Packet<'a>),
@@ -192,7 +192,7 @@ pub(crate) enum Record<'a> {
 }
 
 /// All records of a datagram for an end that has sent the counters below `next`, or why it is dropped.
-pub(crate) fn records(plain: &[u8], next: u64) -> Parsed<Vec<Record<'_>>> {
+pub fn records(plain: &[u8], next: u64) -> Parsed<Vec<Record<'_>>> {
     let mut fields = Fields(plain);
     let mut records = Vec::new();
     while !fields.is_empty() {

@@ -9,7 +9,7 @@ const LONGEST: usize = 11;
 const PREFIX: usize = 32_768;
 
 /// The file of context 0.
-const BUILT_IN: &[u8] = include_bytes!("../../../../codec/src/entropy/context-0.bin");
+const BUILT_IN: &[u8] = include_bytes!("../../../codec/src/entropy/context-0.bin");
 
 /// By the bits of a word, after a 1: its byte.
 struct Code(Vec<Option<u8>>);
@@ -79,13 +79,13 @@ fn column(fields: &mut Fields<'_>, code: Option<&Code>, count: usize) -> Parsed<
     Ok((0..count).map(|i| streams[i % 4][i / 4]).collect())
 }
 
-pub(crate) struct Context {
+pub(super) struct Context {
     codes: Vec<Code>,
     prefix: Vec<u8>,
 }
 
 impl Context {
-    pub(crate) fn new(codes: &[u8], prefix: Vec<u8>) -> Parsed<Context> {
+    pub(super) fn new(codes: &[u8], prefix: Vec<u8>) -> Parsed<Context> {
         if !codes.len().is_multiple_of(128) || !(6..=9).contains(&(codes.len() / 128)) {
             return Err("number of codes");
         }
@@ -96,7 +96,7 @@ impl Context {
         Ok(Context { codes: codes.collect::<Parsed<_>>()?, prefix })
     }
 
-    pub(crate) fn built_in() -> Context {
+    pub(super) fn built_in() -> Context {
         assert_eq!(BUILT_IN.len(), 30_169);
         assert_eq!(xxhash_rust::xxh3::xxh3_64(BUILT_IN), 0xca83_b117_9ab9_d63b);
         let (codes, prefix) = BUILT_IN.split_at(9 * 128);
@@ -104,7 +104,7 @@ impl Context {
     }
 
     /// The `l` literals of a section.
-    pub(crate) fn read(&self, section: &[u8], l: u64) -> Parsed<Vec<u8>> {
+    pub(super) fn read(&self, section: &[u8], l: u64) -> Parsed<Vec<u8>> {
         let mut fields = Fields(section);
         let head = fields.byte()?;
         let count = fields.varint()?;

@@ -18,13 +18,13 @@ struct Incomplete {
 
 /// Incomplete packets by the counter that piece 0 has.
 #[derive(Default)]
-pub(crate) struct Pieces(BTreeMap<u64, Incomplete>);
+pub(super) struct Pieces(BTreeMap<u64, Incomplete>);
 
 /// A packet that is complete: its record.
-pub(crate) struct Joined(Vec<u8>);
+pub(super) struct Joined(Vec<u8>);
 
 impl Joined {
-    pub(crate) fn packet(&self) -> Parsed<Packet<'_>> {
+    pub(super) fn packet(&self) -> Parsed<Packet<'_>> {
         let (&head, body) = self.0.split_first().ok_or("an empty record")?;
         // Kind 1, to the end, without a segment section.
         if head & !1 != 0x30 {
@@ -36,7 +36,7 @@ impl Joined {
 
 impl Pieces {
     /// Takes a piece; gives the packet if it was the last one missing.
-    pub(crate) fn take(
+    pub(super) fn take(
         &mut self,
         now: u64,
         counter: u64,

@@ -10,17 +10,17 @@ mod literals;
 mod sequences;
 mod transcoded;
 
-pub(crate) use columns::{Column, LengthModels, NewCodes};
+pub use columns::{Column, LengthModels, NewCodes};
 use descriptors::plain_descriptors;
-pub(crate) use descriptors::{Match, Model, Models, Number};
-pub(crate) use literals::CodedLiterals;
+pub use descriptors::{Match, Model, Models, Number};
+pub use literals::CodedLiterals;
 use std::ops::Range;
-pub(crate) use transcoded::TranscodeModels;
+pub use transcoded::TranscodeModels;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Why a frame gives no block.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum No {
+pub enum No {
     NeedMore,
     Missing(Vec<Range<u64>>),
     /// Invalid because of its offset; the context stays as it was.
@@ -30,11 +30,10 @@ pub(crate) enum No {
 
 use No::Invalid;
 
-pub(crate) const NO_CONTEXT: No =
-    Invalid("a context that does not exist, was not begun, or is lost");
+pub const NO_CONTEXT: No = Invalid("a context that does not exist, was not begun, or is lost");
 
 /// Section 1.
-pub(crate) fn varint(input: &mut &[u8]) -> Result<u64, No> {
+pub fn varint(input: &mut &[u8]) -> Result<u64, No> {
     let mut value = 0;
     for i in 0..9 {
         let byte = *input.get(i).ok_or(No::NeedMore)?;
@@ -72,7 +71,7 @@ fn position(body: &mut &[u8], width: Option<u32>) -> Result<u64, No> {
 
 /// Section 3, "What enters the log".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub enum Policy {
     All,
     NewRuns,
     /// Covered by matches to less than this percentage.
@@ -98,36 +97,36 @@ impl Policy {
 
 /// Section 2.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parameters {
-    pub(crate) cache: u64,
-    pub(crate) span: u64,
-    pub(crate) block_limit: u64,
-    pub(crate) policy: Policy,
-    pub(crate) contexts: usize,
-    pub(crate) session: u64,
-    pub(crate) epoch: u64,
+pub struct Parameters {
+    pub cache: u64,
+    pub span: u64,
+    pub block_limit: u64,
+    pub policy: Policy,
+    pub contexts: usize,
+    pub session: u64,
+    pub epoch: u64,
 }
 
 impl Parameters {
-    pub(crate) fn place(&self, end: u64, n: u64) -> u64 {
+    pub fn place(&self, end: u64, n: u64) -> u64 {
         if end % self.cache + n > self.cache { end - end % self.cache + self.cache } else { end }
     }
 
-    pub(crate) fn floor(&self, o: u64, n: u64) -> u64 {
+    pub fn floor(&self, o: u64, n: u64) -> u64 {
         (o + n).saturating_sub(self.cache - self.span)
     }
 
     /// Section 4, "Positions".
-    pub(crate) fn width(&self) -> u32 {
+    pub fn width(&self) -> u32 {
         (0..=40).find(|&bits| self.cache - 1 < 1 << bits).unwrap().max(1)
     }
 
     /// Section 9.
-    pub(crate) fn place_hash(&self, o: u64, p: u64, n: u64) -> u64 {
+    pub fn place_hash(&self, o: u64, p: u64, n: u64) -> u64 {
         xxh3_64(&[self.session, self.epoch, o, p, n].map(u64::to_le_bytes).concat())
     }
 
-    pub(crate) fn checksum(&self, o: u64, p: u64, block: &[u8]) -> u64 {
+    pub fn checksum(&self, o: u64, p: u64, block: &[u8]) -> u64 {
         xxh3_64_with_seed(block, self.place_hash(o, p, block.len() as u64))
     }
 }
@@ -156,28 +155,28 @@ struct Context {
 /// The content of a ring position: an offset, and its byte unless it is padding.
 type Cell = Option<(u64, Option<u8>)>;
 
-pub(crate) struct Decoder {
-    pub(crate) parameters: Parameters,
-    pub(crate) low: u64,
+pub struct Decoder {
+    pub parameters: Parameters,
+    pub low: u64,
     ring: Vec<Cell>,
     contexts: Vec<Context>,
     /// The symbols of coded descriptors and of operations, if recording is on; and the operations.
-    pub(crate) trace: Option<Vec<String>>,
+    pub trace: Option<Vec<String>>,
     /// The matches of the last frame, and whether its descriptors were in columns.
-    pub(crate) matches: Vec<Match>,
-    pub(crate) in_columns: bool,
+    pub matches: Vec<Match>,
+    pub in_columns: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    pub(crate) offset: u64,
-    pub(crate) content: Vec<u8>,
-    pub(crate) consumed: usize,
-    pub(crate) checksum: u64,
+pub struct Block {
+    pub offset: u64,
+    pub content: Vec<u8>,
+    pub consumed: usize,
+    pub checksum: u64,
 }
 
 impl Decoder {
-    pub(crate) fn new(parameters: Parameters) -> Decoder {
+    pub fn new(parameters: Parameters) -> Decoder {
         let context = |_| Context {
             in_step: false,
             models: Models::new(),
@@ -200,7 +199,7 @@ impl Decoder {
     }
 
     /// The byte at an offset; `None` if it is not held, or is padding.
-    pub(crate) fn byte(&self, offset: u64) -> Option<u8> {
+    pub fn byte(&self, offset: u64) -> Option<u8> {
         self.cell(offset)?.1
     }
 
@@ -231,7 +230,7 @@ impl Decoder {
     }
 
     /// Section 12, "Base".
-    pub(crate) fn prime(&mut self, content: &[u8]) {
+    pub fn prime(&mut self, content: &[u8]) {
         for block in content.chunks(self.parameters.block_limit as usize) {
             let o = self.parameters.place(self.low, block.len() as u64);
             self.write(o, o - self.low, block);
@@ -240,7 +239,7 @@ impl Decoder {
 
     /// Section 10.
     // More than 100 lines: it reads as the section of FORMAT.md does, in its order.
-    pub(crate) fn decode(&mut self, input: &[u8]) -> Result<Block, No> {
+    pub fn decode(&mut self, input: &[u8]) -> Result<Block, No> {
         let Parameters { block_limit, .. } = self.parameters;
         let (&flags, mut rest) = input.split_first().ok_or(No::NeedMore)?;
         let (descriptor_coding, literal_coding) = (flags & 3, flags >> 2 & 3);
@@ -452,7 +451,7 @@ impl Decoder {
 }
 
 /// Section 12: the content of a pack.
-pub(crate) fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
+pub fn unpack(pack: &[u8], base: Option<&[u8]>) -> Result<Vec<u8>, No> {
     let number = |at: usize, len: usize| {
         let bytes = pack.get(at..at + len).ok_or(Invalid("a pack cut short"))?;
         Ok::<u64, No>(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))

@@ -9,13 +9,13 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 /// Separate ranges that a receiver must hold.
 const RANGES: usize = 65_536;
 
-pub(crate) struct Log {
-    pub(crate) number: u64,
-    pub(crate) capacity: u64,
+pub(super) struct Log {
+    pub number: u64,
+    pub capacity: u64,
     /// The reorder window, S.
-    pub(crate) window: u64,
+    pub window: u64,
     /// The counter of the first datagram that may have frames of this log.
-    pub(crate) counter: u64,
+    pub counter: u64,
     seed: u64,
     ring: Vec<u8>,
     /// Ends of the held ranges by their beginnings. They do not touch.
@@ -23,11 +23,11 @@ pub(crate) struct Log {
     /// The highest end of content stored.
     highest: u64,
     /// Announced ones by their number.
-    pub(crate) contexts: BTreeMap<u8, Context>,
+    pub contexts: BTreeMap<u8, Context>,
 }
 
 impl Log {
-    pub(crate) fn new(number: u64, capacity: u64, window: u64, counter: u64, seed: u64) -> Log {
+    pub(super) fn new(number: u64, capacity: u64, window: u64, counter: u64, seed: u64) -> Log {
         Log {
             number,
             capacity,
@@ -42,23 +42,23 @@ impl Log {
     }
 
     /// FORMAT.md, section 9, with a padding of 0.
-    pub(crate) fn checksum(&self, offset: u64, content: &[u8]) -> u64 {
+    pub(super) fn checksum(&self, offset: u64, content: &[u8]) -> u64 {
         let place = [self.seed, self.number, offset, 0, content.len() as u64];
         xxh3_64_with_seed(content, xxh3_64(&place.map(u64::to_le_bytes).concat()))
     }
 
     /// Bytes of a distance of fixed width.
-    pub(crate) fn distance_bytes(&self) -> u64 {
+    pub(super) fn distance_bytes(&self) -> u64 {
         let bits = u64::BITS - (self.capacity - 1).leading_zeros();
         u64::from(bits.div_ceil(8))
     }
 
-    pub(crate) fn is_in_one_generation(&self, range: &Range<u64>) -> bool {
+    pub(super) fn is_in_one_generation(&self, range: &Range<u64>) -> bool {
         range.is_empty() || range.start / self.capacity == (range.end - 1) / self.capacity
     }
 
     /// The parts of a range that are not held.
-    pub(crate) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+    pub(super) fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let (mut at, mut missing) = (range.start, Vec::new());
         let first = self.held.range(..=at).next_back().map_or(at, |(&start, _)| start);
         for (&start, &end) in self.held.range(first..range.end) {
@@ -73,17 +73,17 @@ impl Log {
         missing
     }
 
-    pub(crate) fn byte(&self, offset: u64) -> u8 {
+    pub(super) fn byte(&self, offset: u64) -> u8 {
         self.ring[(offset % self.capacity) as usize]
     }
 
     /// The content of a range, if all of it is held.
-    pub(crate) fn content(&self, range: Range<u64>) -> Option<Vec<u8>> {
+    pub(super) fn content(&self, range: Range<u64>) -> Option<Vec<u8>> {
         self.missing(&range).is_empty().then(|| range.map(|offset| self.byte(offset)).collect())
     }
 
     /// Was it stored?
-    pub(crate) fn store(&mut self, offset: u64, content: &[u8]) -> bool {
+    pub(super) fn store(&mut self, offset: u64, content: &[u8]) -> bool {
         let end = offset + content.len() as u64;
         if end.saturating_add(self.window) <= self.highest || content.is_empty() {
             return false;
@@ -123,7 +123,7 @@ impl Log {
     }
 
     /// FORMAT.md, section 3, "What may be referred to", for content that ends at `end`.
-    pub(crate) fn may_refer(&self, source: &Range<u64>, end: u64) -> Parsed<()> {
+    pub(super) fn may_refer(&self, source: &Range<u64>, end: u64) -> Parsed<()> {
         let floor = end.saturating_sub(self.capacity - self.window);
         if !self.is_in_one_generation(source) || source.start < floor {
             return Err("a source of two generations, or below the floor");

@@ -4,11 +4,11 @@ use super::columns::{NewCodes, bytes, length_models};
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Match {
-    pub(crate) at: u64,
-    pub(crate) len: u64,
-    pub(crate) source: u64,
-    pub(crate) distance: u64,
+pub struct Match {
+    pub at: u64,
+    pub len: u64,
+    pub source: u64,
+    pub distance: u64,
 }
 
 /// Section 5.
@@ -48,18 +48,24 @@ pub(super) fn plain_descriptors(
 
 /// Section 6, a model.
 #[derive(Clone)]
-pub(crate) struct Model(pub(crate) [i32; 16]);
+pub struct Model(pub [i32; 16]);
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Model {
-    pub(crate) fn new() -> Model {
+    pub fn new() -> Model {
         Model(std::array::from_fn(|i| 2048 * i as i32))
     }
 
-    pub(crate) fn frequency(&self, s: usize) -> u32 {
+    pub fn frequency(&self, s: usize) -> u32 {
         (if s < 15 { self.0[s + 1] } else { 32768 } - self.0[s]) as u32
     }
 
-    pub(crate) fn adapt(&mut self, s: usize) {
+    pub fn adapt(&mut self, s: usize) {
         for i in 0..16 {
             let target = if i <= s { 32 * i as i32 } else { 32768 - 32 * (16 - i as i32) };
             self.0[i] += (target - self.0[i]) >> 5;
@@ -69,10 +75,10 @@ impl Model {
 
 /// Section 6, the number models.
 #[derive(Clone)]
-pub(crate) struct Number {
+pub struct Number {
     name: String,
-    pub(crate) length: [Model; 3],
-    pub(crate) mantissa: [Model; 32],
+    pub length: [Model; 3],
+    pub mantissa: [Model; 32],
 }
 
 impl Number {
@@ -87,32 +93,32 @@ impl Number {
 
 /// Section 6, the models of a context.
 #[derive(Clone)]
-pub(crate) struct Models {
-    pub(crate) count: Number,
-    pub(crate) gap: [Number; 3],
-    pub(crate) step: [Model; 3],
-    pub(crate) near: [Number; 2],
-    pub(crate) far: [Number; 2],
-    pub(crate) to_end: Model,
-    pub(crate) len: [Number; 3],
-    pub(crate) last_distance: u64,
-    pub(crate) columns: Columns,
+pub struct Models {
+    pub count: Number,
+    pub gap: [Number; 3],
+    pub step: [Model; 3],
+    pub near: [Number; 2],
+    pub far: [Number; 2],
+    pub to_end: Model,
+    pub len: [Number; 3],
+    pub last_distance: u64,
+    pub columns: Columns,
 }
 
 /// Section 6, "Descriptors in columns".
 #[derive(Clone)]
-pub(crate) struct Columns {
-    pub(crate) gap: Column,
-    pub(crate) kind: Column,
-    pub(crate) delta: Column,
-    pub(crate) low: Column,
-    pub(crate) delta_high: Column,
-    pub(crate) high: Column,
-    pub(crate) second: Column,
-    pub(crate) third: Column,
-    pub(crate) fourth: Column,
-    pub(crate) fifth: Column,
-    pub(crate) models: LengthModels,
+pub struct Columns {
+    pub gap: Column,
+    pub kind: Column,
+    pub delta: Column,
+    pub low: Column,
+    pub delta_high: Column,
+    pub high: Column,
+    pub second: Column,
+    pub third: Column,
+    pub fourth: Column,
+    pub fifth: Column,
+    pub models: LengthModels,
 }
 
 impl Columns {
@@ -138,8 +144,14 @@ fn next(column: &mut std::vec::IntoIter<u8>) -> Result<u64, No> {
     column.next().map(u64::from).ok_or(Invalid("symbols missing"))
 }
 
+impl Default for Models {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Models {
-    pub(crate) fn new() -> Models {
+    pub fn new() -> Models {
         Models {
             count: Number::new("count"),
             gap: std::array::from_fn(|i| Number::new(format!("gap[{i}]"))),
@@ -153,7 +165,7 @@ impl Models {
         }
     }
 
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         section: &[u8],
         o: u64,
@@ -203,7 +215,7 @@ impl Models {
     }
 
     /// Section 6, "Descriptors in columns".
-    pub(crate) fn read_columns(
+    pub fn read_columns(
         &mut self,
         mut section: &[u8],
         o: u64,

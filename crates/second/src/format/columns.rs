@@ -4,39 +4,45 @@ use super::descriptors::Section;
 use super::*;
 
 /// The length models that columns share.
-pub(crate) type LengthModels = [Model; 13];
+pub type LengthModels = [Model; 13];
 
-pub(crate) fn length_models() -> LengthModels {
+pub(super) fn length_models() -> LengthModels {
     std::array::from_fn(|_| Model::new())
 }
 
 /// The code that a column has: the lengths of the words of all symbols; all 0 if there is none.
 #[derive(Clone)]
-pub(crate) struct Column(pub(crate) [usize; 256]);
+pub struct Column(pub [usize; 256]);
 
 const LONGEST: usize = 11;
 
 /// The new codes that a frame may still have.
-pub(crate) struct NewCodes(u64);
+pub struct NewCodes(u64);
 
 impl NewCodes {
     /// Of a frame with a block of `n` bytes.
-    pub(crate) fn of(n: u64) -> NewCodes {
+    pub fn of(n: u64) -> NewCodes {
         NewCodes((n + 128) / 256)
     }
 }
 
+impl Default for Column {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Column {
-    pub(crate) fn new() -> Column {
+    pub fn new() -> Column {
         Column([0; 256])
     }
 
-    pub(crate) fn has_code(&self) -> bool {
+    pub fn has_code(&self) -> bool {
         self.0.iter().any(|&length| length > 0)
     }
 
     /// The words, for symbols that have one. RFC 1951, section 3.2.2.
-    pub(crate) fn words(&self) -> Vec<Option<(usize, usize)>> {
+    pub fn words(&self) -> Vec<Option<(usize, usize)>> {
         let mut words = vec![None; 256];
         let mut word = 0;
         for length in 1..=LONGEST {
@@ -50,7 +56,7 @@ impl Column {
     }
 
     /// Takes a column of `count` symbols from the front of a section.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         section: &mut &[u8],
         count: usize,

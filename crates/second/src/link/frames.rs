@@ -29,21 +29,21 @@ enum Literals {
 
 /// A frame whose form is valid. What it refers to may be missing.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(super) struct Frame {
     /// In the log, if the content belongs to it.
-    pub(crate) offset: Option<u64>,
+    pub offset: Option<u64>,
     matches: Vec<Match>,
     literals: Literals,
     checksum: Option<u64>,
     /// The sources of its matches outside of itself, in their order.
-    pub(crate) sources: Vec<Range<u64>>,
+    pub sources: Vec<Range<u64>>,
     /// Where its content would end, if it has an offset.
-    pub(crate) end: u64,
+    pub end: u64,
 }
 
 /// Why there is no content now.
 #[derive(Debug)]
-pub(crate) enum NoContent {
+pub(super) enum NoContent {
     Missing,
     /// The checksum failed.
     Differs,
@@ -52,7 +52,7 @@ pub(crate) enum NoContent {
 
 impl Frame {
     /// A frame for this log, in a datagram for which short offsets begin at `base`.
-    pub(crate) fn parse(bytes: &[u8], log: &Log, base: u64) -> Parsed<Frame> {
+    pub(super) fn parse(bytes: &[u8], log: &Log, base: u64) -> Parsed<Frame> {
         let mut fields = Fields(bytes);
         let flags = fields.byte()?;
         let (literals, descriptors) = (flags & 3, flags >> 2 & 3);
@@ -132,15 +132,15 @@ impl Frame {
     }
 
     /// Checks that the frame may refer to its sources.
-    pub(crate) fn check_sources(&self, log: &Log) -> Parsed<()> {
+    pub(super) fn check_sources(&self, log: &Log) -> Parsed<()> {
         self.sources.iter().try_for_each(|source| log.may_refer(source, self.end))
     }
 
-    pub(crate) fn missing(&self, log: &Log) -> Vec<Range<u64>> {
+    pub(super) fn missing(&self, log: &Log) -> Vec<Range<u64>> {
         union(self.sources.iter().flat_map(|source| log.missing(source)).collect())
     }
 
-    pub(crate) fn content(&self, log: &Log, built_in: &Context) -> Result<Vec<u8>, NoContent> {
+    pub(super) fn content(&self, log: &Log, built_in: &Context) -> Result<Vec<u8>, NoContent> {
         if !self.missing(log).is_empty() {
             return Err(NoContent::Missing);
         }
@@ -193,7 +193,7 @@ fn matches(mut fields: Fields<'_>, width: Option<u64>) -> Parsed<Vec<Match>> {
 }
 
 /// The same offsets as ranges that ascend and do not touch.
-pub(crate) fn union(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(super) fn union(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

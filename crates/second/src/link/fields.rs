@@ -2,35 +2,35 @@
 
 /// What is left of a record, frame or message.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub struct Fields<'a>(pub &'a [u8]);
 
 /// A value, or the rule that its bytes break.
-pub(crate) type Parsed<T> = Result<T, &'static str>;
+pub(super) type Parsed<T> = Result<T, &'static str>;
 
 impl<'a> Fields<'a> {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn bytes(&mut self, count: u64) -> Parsed<&'a [u8]> {
+    pub fn bytes(&mut self, count: u64) -> Parsed<&'a [u8]> {
         let count = usize::try_from(count).map_err(|_| "a length that does not fit")?;
         let (front, rest) = self.0.split_at_checked(count).ok_or("bytes missing")?;
         self.0 = rest;
         Ok(front)
     }
 
-    pub(crate) fn byte(&mut self) -> Parsed<u8> {
+    pub fn byte(&mut self) -> Parsed<u8> {
         Ok(self.bytes(1)?[0])
     }
 
     /// A number of this many bytes, little-endian.
-    pub(crate) fn number(&mut self, bytes: u64) -> Parsed<u64> {
+    pub fn number(&mut self, bytes: u64) -> Parsed<u64> {
         let bytes = self.bytes(bytes)?;
         Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
     /// FORMAT.md, section 1.
-    pub(crate) fn varint(&mut self) -> Parsed<u64> {
+    pub fn varint(&mut self) -> Parsed<u64> {
         let mut value = 0;
         for i in 0..9 {
             let byte = self.byte()?;
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A difference modulo 2^`bits` (section 4.5): zigzag.
-    pub(crate) fn difference(&mut self, bits: u32) -> Parsed<i64> {
+    pub fn difference(&mut self, bits: u32) -> Parsed<i64> {
         let twice = self.varint()?;
         if twice >> bits != 0 {
             return Err("a difference out of range");
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
         Ok(if twice % 2 == 1 { !half } else { half })
     }
 
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 }

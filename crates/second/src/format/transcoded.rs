@@ -6,8 +6,8 @@ use super::*;
 
 /// The models of a context.
 #[derive(Clone)]
-pub(crate) struct TranscodeModels {
-    pub(crate) operation: [Model; 5],
+pub struct TranscodeModels {
+    pub operation: [Model; 5],
     run: [Number; 4],
     before: [Number; 2],
     skip: Model,
@@ -28,8 +28,14 @@ pub(crate) struct TranscodeModels {
     copied: Number,
 }
 
+impl Default for TranscodeModels {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TranscodeModels {
-    pub(crate) fn new() -> TranscodeModels {
+    pub fn new() -> TranscodeModels {
         TranscodeModels {
             operation: std::array::from_fn(|_| Model::new()),
             run: std::array::from_fn(|i| Number::new(format!("run[{i}]"))),

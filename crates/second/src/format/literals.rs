@@ -5,21 +5,27 @@ use super::*;
 
 /// What a context has for them.
 #[derive(Clone)]
-pub(crate) struct CodedLiterals {
-    pub(crate) token: Column,
-    pub(crate) high: Column,
-    pub(crate) low: Column,
-    pub(crate) run: Column,
-    pub(crate) len: Column,
-    pub(crate) literal: Column,
-    pub(crate) models: LengthModels,
-    pub(crate) last_short: u64,
+pub struct CodedLiterals {
+    pub token: Column,
+    pub high: Column,
+    pub low: Column,
+    pub run: Column,
+    pub len: Column,
+    pub literal: Column,
+    pub models: LengthModels,
+    pub last_short: u64,
     /// All since the context was reset.
-    pub(crate) literals: Vec<u8>,
+    pub literals: Vec<u8>,
+}
+
+impl Default for CodedLiterals {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl CodedLiterals {
-    pub(crate) fn new() -> CodedLiterals {
+    pub fn new() -> CodedLiterals {
         CodedLiterals {
             token: Column::new(),
             high: Column::new(),

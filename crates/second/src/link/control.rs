@@ -13,14 +13,14 @@ const NUMBERS: std::ops::RangeInclusive<u8> = 1..=8;
 
 /// What a receiver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     LogReady { number: u64 },
     ContextReady { log: u64, number: u8, is_taken: bool },
 }
 
 impl Answer {
     /// The message.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let varint = |out: &mut Vec<u8>, mut value: u64| {
             while value >= 128 {
                 out.push(value as u8 | 128);
@@ -46,7 +46,7 @@ impl Answer {
 
 /// Type and body of a message, which is removed from the front of a stream. `None` if it is not
 /// there as a whole.
-pub(crate) fn message<'a>(stream: &mut &'a [u8]) -> Parsed<Option<(u64, &'a [u8])>> {
+pub fn message<'a>(stream: &mut &'a [u8]) -> Parsed<Option<(u64, &'a [u8])>> {
     let mut fields = Fields(stream);
     let kind = fields.varint();
     let len = fields.varint();
@@ -64,7 +64,7 @@ pub(crate) fn message<'a>(stream: &mut &'a [u8]) -> Parsed<Option<(u64, &'a [u8]
 
 impl Receiver {
     /// Processes a message of the other end. Errors end the connection.
-    pub(crate) fn control(&mut self, kind: u64, body: &[u8]) -> Parsed<Option<Answer>> {
+    pub fn control(&mut self, kind: u64, body: &[u8]) -> Parsed<Option<Answer>> {
         let mut fields = Fields(body);
         match kind {
             3 => self.announced_log(&mut fields),

@@ -13,16 +13,16 @@ mod packets;
 mod pieces;
 mod records;
 
-pub(crate) use control::{Answer, message};
+pub use control::{Answer, message};
 use fields::Parsed;
 use frames::{Frame, NoContent, union};
 use headers::{Layout, NoHeader, Slots};
-pub(crate) use headers::{Places, Restored};
+pub use headers::{Places, Restored};
 use literals::Context;
 use log::Log;
-pub(crate) use packets::{Delivery, places};
+pub use packets::{Delivery, places};
 use pieces::Pieces;
-pub(crate) use records::{Acknowledgment, Record, Rejection, records};
+pub use records::{Acknowledgment, Record, Rejection, records};
 use records::{Packet, Piece, SegmentSection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -38,13 +38,13 @@ const COLLECTED: usize = 64;
 
 /// Why a frame goes back to its sender.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rejected {
-    pub(crate) counter: u64,
-    pub(crate) records_before: u8,
-    pub(crate) reason: u8,
-    pub(crate) ranges: Vec<(u64, u64)>,
+pub struct Rejected {
+    pub counter: u64,
+    pub records_before: u8,
+    pub reason: u8,
+    pub ranges: Vec<(u64, u64)>,
     /// More is missing than a receiver must collect.
-    pub(crate) lacks_many: bool,
+    pub lacks_many: bool,
 }
 
 /// A frame that refers to content which is not held.
@@ -62,7 +62,7 @@ struct Waiting {
 
 /// What became of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Received before, or too old.
     Replayed,
     /// Dropped as a whole, and why.
@@ -70,7 +70,7 @@ pub(crate) enum Verdict {
     Processed,
 }
 
-pub(crate) struct Receiver {
+pub struct Receiver {
     /// Log capacity and reorder window of our HELLO.
     offered: (u64, u64),
     counters: BTreeSet<u64>,
@@ -87,21 +87,21 @@ pub(crate) struct Receiver {
     /// Processed datagrams that are not acknowledged: with how many frames that wait, or never.
     unfinished: BTreeMap<u64, usize>,
     /// Counters, in the order in which their datagrams were finished.
-    pub(crate) acknowledged: Vec<u64>,
-    pub(crate) delivered: Vec<Delivery>,
-    pub(crate) rejected: Vec<Rejected>,
+    pub acknowledged: Vec<u64>,
+    pub delivered: Vec<Delivery>,
+    pub rejected: Vec<Rejected>,
     /// What the other end says about our datagrams.
-    pub(crate) acknowledgments: Vec<Acknowledgment>,
-    pub(crate) rejections: Vec<Rejection>,
+    pub acknowledgments: Vec<Acknowledgment>,
+    pub rejections: Vec<Rejection>,
     /// Records that were dropped alone, and why.
-    pub(crate) dropped: Vec<(u64, &'static str)>,
+    pub dropped: Vec<(u64, &'static str)>,
     /// Packets in pieces that were dropped, and why.
-    pub(crate) given_up: Vec<(u64, &'static str)>,
+    pub given_up: Vec<(u64, &'static str)>,
     /// Frames that waited.
-    pub(crate) waited: u64,
+    pub waited: u64,
     /// The peer has sent content above that of a later datagram whose frame waits. Where that frame's
     /// content lies is then not specified.
-    pub(crate) is_contradicted: bool,
+    pub is_contradicted: bool,
 }
 
 /// A datagram with this many is never acknowledged.
@@ -109,7 +109,7 @@ const NEVER: usize = 1 << 30;
 
 impl Receiver {
     /// At the beginning of an association.
-    pub(crate) fn new(capacity: u64, window: u64, layout: Layout) -> Receiver {
+    pub fn new(capacity: u64, window: u64, layout: Layout) -> Receiver {
         Receiver {
             offered: (capacity, window),
             counters: BTreeSet::new(),
@@ -136,7 +136,7 @@ impl Receiver {
     }
 
     /// Processes the records of an opened datagram. This end has sent the counters below `sent`.
-    pub(crate) fn datagram(&mut self, now: u64, counter: u64, plain: &[u8], sent: u64) -> Verdict {
+    pub fn datagram(&mut self, now: u64, counter: u64, plain: &[u8], sent: u64) -> Verdict {
         if self.counters.contains(&counter) || counter + REPLAY < self.next_counter {
             return Verdict::Replayed;
         }
@@ -359,7 +359,7 @@ impl Receiver {
     }
 
     /// Rejects frames that have waited for this long.
-    pub(crate) fn expire(&mut self, now: u64, longest: u64) {
+    pub fn expire(&mut self, now: u64, longest: u64) {
         for waiting in std::mem::take(&mut self.waiting) {
             if waiting.since + longest <= now {
                 self.reject_missing(&waiting);

@@ -5,19 +5,19 @@ use std::collections::HashMap;
 
 /// Where a header has its fields, if it has them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Places {
-    pub(crate) sequence: Option<usize>,
-    pub(crate) acknowledgment: Option<usize>,
-    pub(crate) window: Option<usize>,
-    pub(crate) flags: Option<usize>,
-    pub(crate) identification: Option<usize>,
+pub struct Places {
+    pub sequence: Option<usize>,
+    pub acknowledgment: Option<usize>,
+    pub window: Option<usize>,
+    pub flags: Option<usize>,
+    pub identification: Option<usize>,
     /// Value and echo reply.
-    pub(crate) timestamps: Option<usize>,
-    pub(crate) checksum: Option<usize>,
+    pub timestamps: Option<usize>,
+    pub checksum: Option<usize>,
 }
 
 /// Finds them: `packets::places`, or one for invented headers.
-pub(crate) type Layout = fn(&[u8]) -> Places;
+pub(super) type Layout = fn(&[u8]) -> Places;
 
 /// Fields in which a header differs from its reference.
 #[derive(Clone, Debug, Default)]
@@ -46,14 +46,14 @@ enum Header<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct HeaderSection<'a> {
+pub struct HeaderSection<'a> {
     slot: u64,
     header: Header<'a>,
     kept_as: Option<u8>,
 }
 
 impl HeaderSection<'_> {
-    pub(crate) fn parse<'a>(fields: &mut Fields<'a>) -> Parsed<HeaderSection<'a>> {
+    pub fn parse<'a>(fields: &mut Fields<'a>) -> Parsed<HeaderSection<'a>> {
         let (slot, control) = (fields.varint()?, fields.byte()?);
         if slot > 1023 {
             return Err("number of a slot");
@@ -182,13 +182,13 @@ impl Differences<'_> {
 
 /// A header with its form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Restored {
-    pub(crate) form: u8,
-    pub(crate) bytes: Vec<u8>,
+pub struct Restored {
+    pub form: u8,
+    pub bytes: Vec<u8>,
 }
 
 /// Why there is no header.
-pub(crate) enum NoHeader {
+pub(super) enum NoHeader {
     /// The reference is not there, or is newer than what refers to it.
     Missing,
     Invalid(&'static str),
@@ -196,11 +196,11 @@ pub(crate) enum NoHeader {
 
 /// The references of all slots, each with the counter of the datagram that stated it.
 #[derive(Default)]
-pub(crate) struct Slots(HashMap<(u64, u8), (u64, Restored)>);
+pub(super) struct Slots(HashMap<(u64, u8), (u64, Restored)>);
 
 impl Slots {
     /// The header of a section in the datagram with this counter.
-    pub(crate) fn restore(
+    pub(super) fn restore(
         &self,
         counter: u64,
         section: &HeaderSection<'_>,
@@ -218,7 +218,7 @@ impl Slots {
     }
 
     /// Keeps the header of a section, if it says so.
-    pub(crate) fn keep(&mut self, counter: u64, section: &HeaderSection<'_>, header: &Restored) {
+    pub(super) fn keep(&mut self, counter: u64, section: &HeaderSection<'_>, header: &Restored) {
         if let Some(reference) = section.kept_as {
             let kept = self.0.get(&(section.slot, reference));
             if kept.is_none_or(|kept| kept.0 <= counter) {
