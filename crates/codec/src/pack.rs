@@ -4,8 +4,10 @@
 //! sends [`Header::to_bytes`], the frames, and [`Summary::trailer`].
 
 mod halves;
+mod turns;
 
 pub use halves::{FrameParts, FramesStep, PackBlocks, PackFrames};
+pub use turns::{Turn, Turns, Writing};
 
 use crate::decoder::{Decoded, Decoder};
 use crate::encoder::{Encoder, Tokens};

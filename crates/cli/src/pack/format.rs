@@ -5,7 +5,7 @@ use crate::args::PackArgs;
 use crate::failure::{Failure, Outcome};
 use crate::quantity::size;
 use clap::ValueEnum;
-use oncewire_codec::pack::{Header, Summary};
+use oncewire_codec::pack::{CONTEXTS, Header, Summary};
 use oncewire_codec::zstd_frames::{self, ContentChecksum, MAX_BLOCK, MAX_WINDOW, ZstdWriter};
 use oncewire_codec::{Entropy, FrameWriter, Tokens};
 
@@ -101,12 +101,12 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Writers of zstd for as many contexts as there are `writers` of ours.
+    /// A writer of the format for each context, of which `writers` are ours.
     pub(super) fn all(
         writers: Vec<FrameWriter>,
         format: FormatName,
         entropy: Entropy,
-    ) -> Outcome<Vec<Writer>> {
+    ) -> Outcome<[Writer; CONTEXTS]> {
         let writer = |writer| {
             if format == FormatName::Oncewire {
                 return Ok(Writer::Oncewire(writer));
@@ -115,7 +115,8 @@ impl Writer {
             zstd.map(Writer::Zstd)
                 .map_err(|error| Failure::failed(format!("cannot encode: {error}")))
         };
-        writers.into_iter().map(writer).collect()
+        let writers: Vec<Writer> = writers.into_iter().map(writer).collect::<Outcome<_>>()?;
+        Ok(writers.try_into().unwrap_or_else(|_| unreachable!("one was asked for each context")))
     }
 
     /// Appends blocks with `position` bytes of content before them, of which `content` begins with

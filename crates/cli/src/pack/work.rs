@@ -1,20 +1,13 @@
-//! Packing with any number of threads, with the same output.
-//!
-//! Each thread takes what there is to do: the next batch of frames to the output, the next batch of
-//! content to find repeats in, or a batch to write as frames. Only one at a time does either of the
-//! first two. Batches of different entropy contexts are written side by side, those of one context
-//! in order. The number of batches between input and output is limited; at the limit, the thread
-//! that finds repeats writes as well, so that no processor waits for another.
+//! Threads that pack. Which of them does what is up to [`Turns`].
 
-use super::batch::{Batch, Finding};
+use super::batch::{BATCH, Batch, Finding};
 use super::format::Writer;
 use crate::adapting::Spent;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, give_up};
 use cpu_time::ThreadTime;
 use indicatif::ProgressBar;
-use oncewire_codec::pack::{CONTEXTS, RUN, Summary, context_of};
-use std::collections::VecDeque;
+use oncewire_codec::pack::{CONTEXTS, Summary, Turn, Turns};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The end of the work: frames to the output.
@@ -36,100 +29,16 @@ impl Sink {
     }
 }
 
-/// Where a batch between finding and output is.
-enum Slot {
-    Found(Batch),
-    /// A thread writes its frames.
-    Busy,
-    Written(Batch),
-}
+type Parts<'a> = Turns<Finding<'a>, Writer, Sink, Batch>;
 
 struct State<'a> {
-    /// `None` while a thread uses it.
-    finding: Option<Finding<'a>>,
-    sink: Option<Sink>,
-    writers: [Option<Writer>; CONTEXTS],
-    /// The input has ended, or failed.
-    ended: bool,
-    /// A thread has panicked.
-    panicked: bool,
+    turns: Parts<'a>,
     failure: Option<Failure>,
-    /// Batches in order.
-    slots: VecDeque<(usize, Slot)>,
-    /// Number of the first of them.
-    first: u64,
-    free: Vec<Batch>,
-}
-
-/// What a thread does next.
-#[expect(clippy::large_enum_variant, reason = "one exists at a time, for a megabyte of content")]
-enum Step<'a> {
-    Find(Finding<'a>, Batch),
-    Write { number: u64, context: usize, writer: Writer, batch: Batch },
-    Emit(Sink, Batch),
-    Wait,
-    End,
-}
-
-impl<'a> State<'a> {
-    /// The next step for a thread that last wrote with context `last`.
-    fn next(&mut self, most: usize, last: usize) -> Step<'a> {
-        if self.panicked || (self.failure.is_some() && !self.ended) {
-            return Step::End;
-        }
-        if matches!(self.slots.front(), Some((_, Slot::Written(_))))
-            && let Some(sink) = self.sink.take()
-            && let Some((_, Slot::Written(batch))) = self.slots.pop_front()
-        {
-            self.first += 1;
-            return Step::Emit(sink, batch);
-        }
-        if !self.ended
-            && self.slots.len() < most
-            && let Some(finding) = self.finding.take()
-        {
-            return Step::Find(finding, self.free.pop().unwrap_or_default());
-        }
-        if let Some(at) = self.writable(last) {
-            let (context, slot) = &mut self.slots[at];
-            if let Slot::Found(batch) = std::mem::replace(slot, Slot::Busy)
-                && let Some(writer) = self.writers[*context].take()
-            {
-                let number = self.first + at as u64;
-                return Step::Write { number, context: *context, writer, batch };
-            }
-        }
-        if self.ended && self.slots.is_empty() && self.sink.is_some() {
-            return Step::End;
-        }
-        Step::Wait
-    }
-
-    /// Place of the batch to write next: of context `last`, whose state is in this processor's
-    /// cache, or else the first.
-    fn writable(&self, last: usize) -> Option<usize> {
-        let mut seen = [false; CONTEXTS];
-        let mut first = None;
-        for (at, (context, slot)) in self.slots.iter().enumerate() {
-            if matches!(slot, Slot::Written(_)) || std::mem::replace(&mut seen[*context], true) {
-                continue;
-            }
-            if matches!(slot, Slot::Found(_)) && self.writers[*context].is_some() {
-                if *context == last {
-                    return Some(at);
-                }
-                first = first.or(Some(at));
-            }
-        }
-        first
-    }
 }
 
 struct Shared<'a> {
     state: Mutex<State<'a>>,
     changed: Condvar,
-    /// Most batches between input and output.
-    most: usize,
     threads: usize,
     spent: Option<Spent>,
 }
@@ -140,7 +49,7 @@ struct OnPanic<'s, 'a>(&'s Shared<'a>);
 impl Drop for OnPanic<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().panicked = true;
+            self.0.lock().turns.end();
             self.0.changed.notify_all();
         }
     }
@@ -157,7 +66,9 @@ impl<'a> Shared<'a> {
         if self.threads > 1 {
             give_up(&failure);
         }
-        self.lock().failure.get_or_insert(failure);
+        let mut state = self.lock();
+        state.failure.get_or_insert(failure);
+        state.turns.end();
     }
 
     fn work(&self) {
@@ -165,35 +76,26 @@ impl<'a> Shared<'a> {
         let mut last = 0;
         let mut state = self.lock();
         loop {
-            match state.next(self.most, last) {
-                Step::End => return,
-                Step::Wait => {
+            match state.turns.next(last) {
+                Turn::End => return,
+                Turn::Wait => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
-                Step::Find(mut finding, mut batch) => {
+                Turn::Find(mut finding, batch) => {
                     drop(state);
+                    let mut batch = batch.unwrap_or_default();
                     let found = finding.next(&mut batch);
                     state = self.lock();
-                    state.finding = Some(finding);
-                    match found {
-                        Ok(true) => {
-                            let context = context_of(batch.start);
-                            state.slots.push_back((context, Slot::Found(batch)));
-                        }
-                        Ok(false) => state.ended = true,
-                        // What was found before still goes to the output.
-                        Err(failure) => {
-                            state.ended = true;
-                            state.failure = Some(failure);
-                        }
-                    }
+                    let is_found = matches!(found, Ok(true));
+                    state.turns.found(finding, is_found.then_some((batch.start, batch)));
+                    state.failure = state.failure.take().or(found.err());
                 }
-                Step::Write { number, context, mut writer, mut batch } => {
+                Turn::Write(mut writing) => {
                     drop(state);
-                    last = context;
+                    last = writing.context;
                     let begun = self.spent.as_ref().map(|_| ThreadTime::now());
-                    let written = batch.write(&mut writer, context);
+                    let written = writing.batch.write(&mut writing.writer, last);
                     if let Some((spent, begun)) = self.spent.as_ref().zip(begun) {
                         spent.add_since(begun);
                     }
@@ -201,19 +103,16 @@ impl<'a> Shared<'a> {
                         return self.fail(failure);
                     }
                     state = self.lock();
-                    state.writers[context] = Some(writer);
-                    let at = (number - state.first) as usize;
-                    state.slots[at].1 = Slot::Written(batch);
+                    state.turns.wrote(writing);
                 }
-                Step::Emit(mut sink, batch) => {
+                Turn::Emit(mut sink, batch) => {
                     drop(state);
                     let taken = sink.take(&batch);
                     if let Err(failure) = taken {
                         return self.fail(failure);
                     }
                     state = self.lock();
-                    state.sink = Some(sink);
-                    state.free.push(batch);
+                    state.turns.emitted(sink, batch);
                 }
             }
             self.changed.notify_all();
@@ -227,27 +126,14 @@ impl<'a> Shared<'a> {
 /// The first failure. Ends the program instead if others may be blocked on the input.
 pub(super) fn run(
     finding: Finding<'_>,
-    writers: Vec<Writer>,
+    writers: [Writer; CONTEXTS],
     sink: Sink,
     threads: usize,
     spent: Option<Spent>,
 ) -> Outcome<Sink> {
-    let mut writers = writers.into_iter();
-    let state = State {
-        finding: Some(finding),
-        sink: Some(sink),
-        writers: std::array::from_fn(|_| writers.next()),
-        ended: false,
-        panicked: false,
-        failure: None,
-        slots: VecDeque::new(),
-        first: 0,
-        free: Vec::new(),
-    };
-    // One thread finds while each of the others writes a run.
-    let most =
-        if threads == 1 { 1 } else { (threads - 1) * RUN as usize / super::batch::BATCH + 2 };
-    let shared = Shared { state: Mutex::new(state), changed: Condvar::new(), most, threads, spent };
+    let turns = Turns::new(finding, writers, sink, threads, BATCH);
+    let state = Mutex::new(State { turns, failure: None });
+    let shared = Shared { state, changed: Condvar::new(), threads, spent };
     std::thread::scope(|scope| {
         for _ in 1..threads {
             scope.spawn(|| shared.work());
@@ -255,7 +141,7 @@ pub(super) fn run(
         shared.work();
     });
     let state = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match (state.failure, state.sink) {
+    match (state.failure, state.turns.into_output()) {
         (Some(failure), _) => Err(failure),
         (None, Some(sink)) => Ok(sink),
         (None, None) => Err(Failure::failed("a thread of the program ended early")),
@@ -264,10 +150,11 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::{BATCH, Batches, Source};
+    use super::super::batch::{Batches, Source};
+    use super::super::format::FormatName;
     use super::*;
     use crate::endpoint::Input;
-    use oncewire_codec::Encoder;
+    use oncewire_codec::{Encoder, Entropy};
     use std::io::{self, Write};
     use std::sync::Arc;
 
@@ -289,12 +176,7 @@ mod tests {
     #[test]
     fn writes_are_few() {
         // Half of the content repeats, for both small and large frames.
-        let mut state = 1u64;
-        let noise = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 56) as u8
-        });
-        let half: Vec<u8> = noise.take(4 << 20).collect();
+        let half = oncewire_testkit::content::incompressible(1, 4 << 20);
         let content: &'static [u8] = [&half[..], &half].concat().leak();
         for threads in 1..=5 {
             let calls = Calls::default();
@@ -314,7 +196,8 @@ mod tests {
                 store: &mut None,
                 position: 0,
             };
-            let writers = writers.into_iter().map(Writer::Oncewire).collect();
+            let entropy = Entropy::default();
+            let writers = Writer::all(writers, FormatName::Oncewire, entropy).unwrap();
             let sink = run(finding, writers, sink, threads, None).unwrap();
             let written = sink.output.written();
             sink.output.finish().unwrap();
