@@ -12,6 +12,7 @@
 
 use oncewire_flash::device::Memory;
 use oncewire_flash::{Answers, Entries, Index, Keys, Options};
+use oncewire_kernels::random::SplitMix64;
 use std::hint::black_box;
 
 type Failure = Box<dyn std::error::Error>;
@@ -20,14 +21,8 @@ type Failure = Box<dyn std::error::Error>;
 const FLASH: u64 = 31 << 20;
 const BATCH: usize = 1 << 14;
 
-fn mix(n: u64) -> u64 {
-    let bits = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits ^ (bits >> 31)
-}
-
 fn keys(from: u64, len: usize) -> Vec<u8> {
-    (from..from + len as u64).flat_map(|n| mix(n).to_le_bytes()).collect()
+    (from..from + len as u64).flat_map(|n| SplitMix64(n).next_u64().to_le_bytes()).collect()
 }
 
 #[inline(never)]

@@ -307,6 +307,7 @@ unsafe extern "C" fn produce(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix64;
 
     /// A whole frame with these blocks, whose window is 2 GiB.
     fn frame(blocks: &[u8]) -> Vec<u8> {
@@ -331,12 +332,7 @@ mod tests {
 
     #[test]
     fn distances_reach_beyond_the_window_of_the_context() {
-        let mut state = 1u64;
-        let noise = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 56) as u8
-        });
-        let noise: Vec<u8> = noise.take(300_000).collect();
+        let noise = SplitMix64(1).bytes(300_000);
         let mut blocks = ZstdBlocks::new().unwrap();
         let mut out = Vec::new();
         for block in noise.chunks(ZSTD_BLOCK_MAX) {

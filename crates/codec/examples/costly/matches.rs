@@ -2,27 +2,22 @@
 
 use super::{Symbols, time};
 use oncewire_codec::{ChecksumSeed, varint};
+use oncewire_kernels::random::SplitMix64;
 use std::error::Error;
 
 /// Bytes of the log before the frames: more than the caches of a processor hold.
 const LOG: usize = 32 << 20;
 
 pub(super) fn measure() -> Result<(), Box<dyn Error>> {
-    let mut state = 1u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let log: Vec<u8> = (0..LOG / 8).flat_map(|_| next().to_le_bytes()).collect();
+    let mut random = SplitMix64(1);
+    let log = random.bytes(LOG);
     for (len, codes) in [(128, 1), (384, 2), (1664, 7), (1664, 0)] {
         let frames = in_columns(&log, len, codes, 100);
         time(&format!("{codes} new codes, matches of a byte"), &log, &frames)?;
     }
     let same = by_models(&log, 60_000, 4, || 4096);
     time("matches of a byte, one distance, models", &log, &same)?;
-    let any = by_models(&log, 19_000, 10, || 1 + (next() >> 20) % LOG as u64);
+    let any = by_models(&log, 19_000, 10, || 1 + random.below(LOG as u64));
     time("matches of a byte, any distance, models", &log, &any)?;
 
     Ok(())

@@ -281,9 +281,10 @@ impl IncarnationFilter for Maplet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_kernels::random::SplitMix64;
 
     fn hash(n: u64) -> u64 {
-        mix(n.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        SplitMix64(n).next_u64()
     }
 
     fn has(maplet: &Maplet, hash: u64, count: u64) -> bool {

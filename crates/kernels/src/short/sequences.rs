@@ -416,6 +416,7 @@ impl Wide for Avx2 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix64;
     use crate::short::tests::{content, with_slack};
     use proptest::prelude::*;
 
@@ -474,8 +475,7 @@ mod tests {
 
     #[test]
     fn what_is_far_back_is_found() {
-        let mut noise = noise_of(1);
-        let text: Vec<u8> = (0..300_000).map(|_| noise()).collect();
+        let text = SplitMix64(1).bytes(300_000);
         let both = [&text[..2000], &text[60_000..200_000], &text[..2000]].concat();
         for is_deep in [false, true] {
             let mut search = SequenceSearch::new(18, is_deep);
@@ -486,13 +486,6 @@ mod tests {
             assert!(out.iter().any(|found| found.distance == 142_000), "{out:?}");
             // In noise, not every place is looked at.
             assert!(matched >= 1300, "{matched}");
-        }
-    }
-
-    fn noise_of(mut state: u64) -> impl FnMut() -> u8 {
-        move || {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 56) as u8
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The fuzz target on stable: its corpus, and random inputs that proptest makes smaller.
 
 use crate::fuzz_entry;
+use oncewire_kernels::random::SplitMix64;
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -10,20 +11,12 @@ fn folder() -> PathBuf {
 
 /// Random records after settings that ask for everything, and after each memory limit.
 fn seeds() -> Vec<(String, Vec<u8>)> {
-    let mut state = 1_u64;
-    let mut next = || {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 56) as u8
-    };
+    let mut random = SplitMix64(1);
     let all = [0, 0, 0, 0, 0].to_vec();
     let memory = [0, 0x40, 0xd5, 0xaa, 0x3f, 0x8c];
     memory
         .map(|memory| {
-            (
-                format!("seed-{memory:02x}"),
-                [all.clone(), [memory, next()].to_vec(), (0..2000).map(|_| next()).collect()]
-                    .concat(),
-            )
+            (format!("seed-{memory:02x}"), [all.clone(), vec![memory], random.bytes(2001)].concat())
         })
         .into()
 }

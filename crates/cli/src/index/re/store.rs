@@ -7,6 +7,7 @@ use crate::index::place::{self, Place};
 use crate::quantity::binary;
 use oncewire_flash::device::Chip;
 use oncewire_flash::{Answer, Filter, Index, IndexError, Layout, OpenError, Options, Unbuffered};
+use oncewire_kernels::random::SplitMix64;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,8 +71,7 @@ impl Iterator for Past<'_> {
         let mut name = [0; 20];
         for (n, part) in name.chunks_mut(8).enumerate() {
             let number = 3 * (self.first + self.done) + n as u64;
-            let word = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let word = (word ^ word >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let word = SplitMix64(number).next_u64();
             part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
         }
         Some((name.to_vec(), value))
