@@ -100,7 +100,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Outcome {
     };
     let mut mapper = FromCapture::new(&instance, Ingresses::One(node), egresses, TimeScale::NONE)?;
     let settings = profile::Settings {
-        interval: args.interval.as_secs_f64(),
+        interval: Seconds(args.interval.as_secs_f64()),
         counting: if args.pairs { Counting::Pairs } else { Counting::Sets },
         store: args.store as f64,
         prefixes: args.sources,
@@ -234,7 +234,7 @@ impl Judge {
             cost: self.file.cost,
             objective: Objective::Footprint,
             capacity: self.capacity.map(BitRate),
-            interval: Seconds(counted.interval),
+            interval: counted.interval,
             eliminates: Vec::new(),
             plain_load: None,
             compare: false,

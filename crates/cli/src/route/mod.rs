@@ -172,7 +172,7 @@ fn request<'a>(
             (ObjectiveName::Load, None) => Objective::Load,
         },
         capacity: args.capacity.first().copied().map(BitRate),
-        interval: Seconds(counted.map_or(INTERVAL, |counted| counted.interval)),
+        interval: counted.map_or(Seconds(INTERVAL), |counted| counted.interval),
         eliminates: match &args.eliminate {
             None => Vec::new(),
             Some(path) => {

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{Cost, Objective, Outcome, Prefix, Request, Routes, Slice};
 use crate::{
-    BitRate, LinkId, Network, NodeId,
+    BitRate, LinkId, Network, NodeId, Seconds,
     error::{RouteFileError, quote},
     network::Role,
     path::Route,
@@ -34,8 +34,8 @@ pub struct RouteFile {
     pub goal: Goal,
     /// What a byte costs on a link.
     pub cost: Cost,
-    /// Seconds in which content counts as equal.
-    pub interval: f64,
+    /// Time in which content counts as equal.
+    pub interval: Seconds,
     /// [`Outcome::value`].
     pub value: f64,
     /// [`Outcome::bound`].
@@ -137,7 +137,7 @@ impl RouteFile {
                 Objective::Load => Goal::Load,
             },
             cost: request.cost,
-            interval: request.interval.0,
+            interval: request.interval,
             value: outcome.value,
             bound: outcome.bound,
             routes: outcome.routes.clone(),
@@ -174,7 +174,7 @@ impl RouteFile {
                 Cost::Latency => CostName::Latency,
                 Cost::Hops => CostName::Hops,
             },
-            interval: self.interval,
+            interval: self.interval.0,
             value: self.value,
             bound: self.bound,
             slices: self.routes.slices.iter().map(slice).collect(),
@@ -225,7 +225,7 @@ impl RouteFile {
                 CostName::Latency => Cost::Latency,
                 CostName::Hops => Cost::Hops,
             },
-            interval,
+            interval: Seconds(interval),
             value,
             bound,
             routes: Reader::new(network).routes(slices)?,

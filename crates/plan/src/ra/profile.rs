@@ -15,13 +15,13 @@ pub use count::{Counter, Counting, Settings};
 pub use force::{ALARM, Minute, minute};
 
 use super::{Class, Classes, Prefix};
-use crate::NodeId;
+use crate::{NodeId, Seconds};
 
 /// Content of ingresses in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// Length of the interval in seconds.
-    pub interval: f64,
+    /// Length of the interval.
+    pub interval: Seconds,
     /// Content of each ingress, sorted by node. No content of an ingress has the members of another.
     pub ingresses: Vec<(NodeId, Vec<Content>)>,
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{LinkId, Unwatched, ra::profile::Member, testing};
+use crate::{LinkId, Seconds, Unwatched, ra::profile::Member, testing};
 
 /// From 0 to 3 and 4, by 1 and by 2; each way has a link of its own before that.
 fn network() -> Network {
@@ -40,7 +40,7 @@ fn content(bytes: f64, members: &[(u32, u8)]) -> Content {
 }
 
 fn counted(content: Vec<Content>) -> Counted {
-    Counted { interval: 1.0, ingresses: vec![(NodeId(0), content)] }
+    Counted { interval: Seconds(1.0), ingresses: vec![(NodeId(0), content)] }
 }
 
 fn task<'a>(network: &'a Network, capacities: &'a [Option<f64>], threshold: f64) -> Task<'a> {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Content, Counted, Member};
 use crate::{
-    Error, Instance, NodeId,
+    Error, Instance, NodeId, Seconds,
     error::ProfileError,
     measure::{self, Buffers, Looked, Older, Store},
     packet::Packet,
@@ -29,8 +29,8 @@ pub enum Counting {
 /// Parameters of a count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// T: seconds in which content counts as equal.
-    pub interval: f64,
+    /// T: time in which content counts as equal.
+    pub interval: Seconds,
     /// How content is counted.
     pub counting: Counting,
     /// How matches are found. The number of matches per packet is not limited, and `older` and
@@ -46,7 +46,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            interval: 60.0,
+            interval: Seconds(60.0),
             counting: Counting::Sets,
             matches: measure::Settings::default(),
             store: 256e6,
@@ -145,10 +145,10 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// Settings out of range.
     pub fn new(instance: &'a Instance, mut settings: Settings) -> Result<Self, Error> {
-        if !(settings.interval >= 1e-3 && settings.interval <= MOST_SECONDS) {
+        if !(1e-3..=MOST_SECONDS).contains(&settings.interval.0) {
             return Err(ProfileError::Range {
                 what: "the interval in seconds".into(),
-                value: settings.interval,
+                value: settings.interval.0,
                 range: format!("from 0.001 to {MOST_SECONDS}"),
             }
             .into());
@@ -162,7 +162,7 @@ impl<'a> Counter<'a> {
         Store::new(settings.store, &settings.matches)?;
         Ok(Self {
             instance,
-            length: (settings.interval * 1e9) as u64,
+            length: (settings.interval.0 * 1e9) as u64,
             number: 0,
             last: 0,
             ingresses: (0..instance.store_count()).map(|_| None).collect(),

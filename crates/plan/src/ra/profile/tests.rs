@@ -258,7 +258,7 @@ proptest! {
         let key = |one: &Content| one.members.iter().map(|m| (m.egress, m.prefix)).collect::<Vec<_>>();
         unique.sort_by_key(key);
         unique.dedup_by_key(|one| key(one));
-        let counted = Counted { interval, ingresses: vec![(NodeId(0), unique)] };
+        let counted = Counted { interval: Seconds(interval), ingresses: vec![(NodeId(0), unique)] };
         let text = counted.to_text(&network);
         prop_assert_eq!(Counted::parse(&text, &network).unwrap(), counted);
     }

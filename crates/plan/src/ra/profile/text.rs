@@ -7,7 +7,7 @@ use std::{
 
 use super::{Content, Counted, Member};
 use crate::{
-    Error, Network, NodeId,
+    Error, Network, NodeId, Seconds,
     error::{ProfileError, quote},
     measure::{escape, unescape},
     ra::Prefix,
@@ -27,7 +27,7 @@ impl Counted {
     /// The text form; `docs/PROFILES.md`, "Profiles from packets".
     pub fn to_text(&self, network: &Network) -> String {
         let id = |node: NodeId| escape(&network.nodes[node].id);
-        let mut text = format!("{TITLE}\ninterval\t{}\n", self.interval);
+        let mut text = format!("{TITLE}\ninterval\t{}\n", self.interval.0);
         for (ingress, content) in &self.ingresses {
             for one in content {
                 let _ = write!(text, "content\t{}\t{}", id(*ingress), one.bytes);
@@ -110,7 +110,7 @@ impl Counted {
         if !volume.is_finite() {
             return Err(ProfileError::Overflow.into());
         }
-        Ok(Self { interval, ingresses })
+        Ok(Self { interval: Seconds(interval), ingresses })
     }
 }
 
