@@ -145,13 +145,11 @@ async fn main() -> Result<()> {
     for secret in keys {
         let trusted = AuthorizedPeers::new([Peer::from(hub.key)]);
         let client = connect(ConnectConfig {
-            endpoint: Endpoint { memory: 64 << 20, ..Endpoint::new(secret, trusted) },
-            server: hub.address.to_string().parse()?,
             forwards: vec![format!("127.0.0.1:0:{origin}").parse()?],
-            reverse: Vec::new(),
-            proxies: Vec::new(),
-            proxy_access: oncewire_net::proxy::ProxyAccess::default(),
-            https: None,
+            ..ConnectConfig::new(
+                Endpoint { memory: 64 << 20, ..Endpoint::new(secret, trusted) },
+                hub.address.to_string().parse()?,
+            )
         })
         .await?;
         client.established(Duration::from_secs(30)).await?;

@@ -252,13 +252,8 @@ impl Tunnel {
         let mut endpoint = Endpoint::new(here.clone(), trust(there));
         endpoint.memory = memory;
         let client = connect(ConnectConfig {
-            endpoint,
-            server: server.addresses()[0].to_string().parse()?,
             forwards: vec![format!("127.0.0.1:0:{origin}").parse()?],
-            reverse: Vec::new(),
-            proxies: Vec::new(),
-            proxy_access: oncewire_net::proxy::ProxyAccess::default(),
-            https: None,
+            ..ConnectConfig::new(endpoint, server.addresses()[0].to_string().parse()?)
         })
         .await?;
         client.established(Duration::from_secs(10)).await?;

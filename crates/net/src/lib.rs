@@ -21,14 +21,11 @@
 //! endpoint.egress.allow = AllowList::parse(&[target.to_string()])?;
 //! let server = serve(ServeConfig { endpoint, listen: vec!["127.0.0.1:0".parse()?], max_sessions: 16 }).await?;
 //!
+//! let endpoint = Endpoint::new(client_key, only(&server_key));
+//! let address = server.addresses()[0].to_string().parse()?;
 //! let client = connect(ConnectConfig {
-//!     endpoint: Endpoint::new(client_key, only(&server_key)),
-//!     server: server.addresses()[0].to_string().parse()?,
 //!     forwards: vec![format!("127.0.0.1:0:{target}").parse()?], // as with ssh -L
-//!     reverse: Vec::new(),
-//!     proxies: Vec::new(),
-//!     proxy_access: oncewire_net::proxy::ProxyAccess::default(),
-//!     https: None,
+//!     ..ConnectConfig::new(endpoint, address)
 //! })
 //! .await?;
 //!
@@ -110,6 +107,8 @@ mod threads;
 pub mod tls;
 mod transport;
 mod unauthenticated;
+#[cfg(target_os = "linux")]
+mod writable;
 
 pub use client::{ConnectConfig, Connection, connect};
 pub use egress::Egress;

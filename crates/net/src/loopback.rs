@@ -69,16 +69,11 @@ impl Loopback {
         let mut endpoint = Endpoint::new(here, trust(&there));
         adapt(&mut endpoint);
         let client = runtime.block_on(connect(ConnectConfig {
-            endpoint,
-            server: Target::new(
-                Host::Ip(server.addresses()[0].ip()),
-                server.addresses()[0].port(),
-            )?,
             forwards: vec![Forward { bind: bind(), target: origin, domain: None }],
-            reverse: Vec::new(),
-            proxies: Vec::new(),
-            proxy_access: crate::proxy::ProxyAccess::default(),
-            https: None,
+            ..ConnectConfig::new(
+                endpoint,
+                Target::new(Host::Ip(server.addresses()[0].ip()), server.addresses()[0].port())?,
+            )
         }))?;
         runtime
             .block_on(client.established(Duration::from_secs(10)))

@@ -55,6 +55,21 @@ pub struct ConnectConfig {
     pub https: Option<Https>,
 }
 
+impl ConnectConfig {
+    /// A client of `server` without listeners: name what is to be carried in the other fields.
+    pub fn new(endpoint: Endpoint, server: Target) -> ConnectConfig {
+        ConnectConfig {
+            endpoint,
+            server,
+            forwards: Vec::new(),
+            reverse: Vec::new(),
+            proxies: Vec::new(),
+            proxy_access: ProxyAccess::default(),
+            https: None,
+        }
+    }
+}
+
 /// Pauses between attempts to reach the server double from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 

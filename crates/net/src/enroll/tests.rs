@@ -150,13 +150,8 @@ async fn strangers_get_no_session() {
     let connect = || async {
         let only = AuthorizedPeers::new([crate::keys::Peer::from(world.secret.public())]);
         let config = crate::ConnectConfig {
-            endpoint: Endpoint::new(key.clone(), only),
-            server: at(&server),
             forwards: vec!["127.0.0.1:0:127.0.0.1:9".parse().unwrap()],
-            reverse: Vec::new(),
-            proxies: Vec::new(),
-            proxy_access: crate::proxy::ProxyAccess::default(),
-            https: None,
+            ..crate::ConnectConfig::new(Endpoint::new(key.clone(), only), at(&server))
         };
         let connection = crate::connect(config).await.unwrap();
         let result = connection.established(Duration::from_secs(20)).await;

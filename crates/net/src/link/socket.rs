@@ -5,15 +5,15 @@ use super::seal::SEALED;
 use crate::sockets::udp_at;
 use crate::sync::lock;
 use crate::target::canonical;
+use crate::writable::{HasSocket, WhenWritable};
 use quinn::udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use std::fmt;
-use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::sync::mpsc;
 
@@ -194,7 +194,7 @@ impl fmt::Debug for QuicSocket {
 
 impl AsyncUdpSocket for QuicSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Poller { port: self.port.clone(), waiting: None })
+        WhenWritable::of(self.port.clone())
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -239,28 +239,9 @@ impl AsyncUdpSocket for QuicSocket {
     }
 }
 
-/// Waits until the port can be written to.
-struct Poller {
-    port: Arc<Port>,
-    waiting: Option<Waiting>,
-}
-
-type Waiting = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
-
-impl fmt::Debug for Poller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Poller")
-    }
-}
-
-impl UdpPoller for Poller {
-    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let port = self.port.clone();
-        let waiting =
-            self.waiting.get_or_insert_with(|| Box::pin(async move { port.io.writable().await }));
-        let result = ready!(waiting.as_mut().poll(cx));
-        self.waiting = None;
-        Poll::Ready(result)
+impl HasSocket for Port {
+    fn socket(&self) -> &tokio::net::UdpSocket {
+        &self.io
     }
 }
 

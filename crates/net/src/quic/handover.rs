@@ -10,6 +10,7 @@
 //! the port was for moments ago, as they would have then. QUIC authenticates what it carries.
 
 use crate::sync::lock;
+use crate::writable::{HasSocket, WhenWritable};
 use nix::sys::socket::{MsgFlags, UnixAddr, sendto, setsockopt, sockopt};
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use quinn::{AsyncUdpSocket, ConnectionId, UdpPoller};
@@ -232,7 +233,7 @@ impl fmt::Debug for SharedPort {
 
 impl AsyncUdpSocket for SharedPort {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(Poller { port: self, waiting: None })
+        WhenWritable::of(self)
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -310,28 +311,9 @@ impl AsyncUdpSocket for SharedPort {
     }
 }
 
-/// Waits until the port can be written to.
-struct Poller {
-    port: Arc<SharedPort>,
-    waiting: Option<Waiting>,
-}
-
-type Waiting = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
-
-impl fmt::Debug for Poller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Poller")
-    }
-}
-
-impl UdpPoller for Poller {
-    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let port = self.port.clone();
-        let wait = || -> Waiting { Box::pin(async move { port.io.writable().await }) };
-        let waiting = self.waiting.get_or_insert_with(wait);
-        let result = ready!(waiting.as_mut().poll(cx));
-        self.waiting = None;
-        Poll::Ready(result)
+impl HasSocket for SharedPort {
+    fn socket(&self) -> &tokio::net::UdpSocket {
+        &self.io
     }
 }
 

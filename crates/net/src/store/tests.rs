@@ -4,6 +4,16 @@ use crate::{ConnectConfig, Endpoint, ServeConfig, allow::AllowList, connect, ser
 use oncewire_session::{Epoch, LogHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+fn options(disk: &tempfile::TempDir) -> StoreOptions {
+    StoreOptions {
+        dir: disk.path().join("store"),
+        size: 1 << 30,
+        log: 0,
+        writes: None,
+        secret: StoreSecret::default(),
+    }
+}
+
 /// The disk of a server does not answer, neither when a peer comes nor when it has something to
 /// store: the peer gets a session, and its content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,14 +23,7 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
     let target = origin.local_addr().unwrap();
     let (server_key, client_key) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
     let only = |key: &SecretKey| AuthorizedPeers::new([KnownPeer::from(key.public())]);
-    let options = StoreOptions {
-        dir: disk.path().join("store"),
-        size: 1 << 30,
-        log: 0,
-        writes: None,
-        secret: StoreSecret::default(),
-    };
-    let store = ContentStore::open(options, &server_key).unwrap();
+    let store = ContentStore::open(options(&disk), &server_key).unwrap();
     let mut endpoint = Endpoint::new(server_key.clone(), only(&client_key));
     endpoint.egress.allow = AllowList::parse(&[target.to_string()]).unwrap();
     endpoint.store = Some(store.clone());
@@ -40,13 +43,11 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
     is_held.recv().unwrap();
 
     let client = connect(ConnectConfig {
-        endpoint: Endpoint::new(client_key, only(&server_key)),
-        server: server.addresses()[0].to_string().parse().unwrap(),
         forwards: vec![format!("127.0.0.1:0:{target}").parse().unwrap()],
-        reverse: Vec::new(),
-        proxies: Vec::new(),
-        proxy_access: crate::proxy::ProxyAccess::default(),
-        https: None,
+        ..ConnectConfig::new(
+            Endpoint::new(client_key, only(&server_key)),
+            server.addresses()[0].to_string().parse().unwrap(),
+        )
     })
     .await
     .unwrap();
@@ -70,14 +71,7 @@ async fn a_disk_that_hangs_keeps_nobody_waiting() {
 fn what_a_session_left_is_written_before_the_next_one_reads() {
     let disk = tempfile::tempdir().unwrap();
     let key = SecretKey::generate().unwrap();
-    let options = StoreOptions {
-        dir: disk.path().join("store"),
-        size: 1 << 30,
-        log: 0,
-        writes: None,
-        secret: StoreSecret::default(),
-    };
-    let store = ContentStore::open(options, &key).unwrap();
+    let store = ContentStore::open(options(&disk), &key).unwrap();
     let peer = SecretKey::generate().unwrap().public();
     let logs = Arc::new(Mutex::new(PeerLogs { owner: Some(7), ..PeerLogs::new() }));
     lock(&store.shared.peers).insert(Peer(peer.0), logs.clone());

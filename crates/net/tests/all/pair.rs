@@ -44,15 +44,7 @@ impl Plan {
                 listen: vec!["127.0.0.1:0".parse().unwrap()],
                 max_sessions: 64,
             },
-            connect: ConnectConfig {
-                endpoint: client,
-                server: "127.0.0.1:1".parse().unwrap(),
-                forwards: Vec::new(),
-                reverse: Vec::new(),
-                proxies: Vec::new(),
-                proxy_access: oncewire_net::proxy::ProxyAccess::default(),
-                https: None,
-            },
+            connect: ConnectConfig::new(client, "127.0.0.1:1".parse().unwrap()),
         }
     }
 
