@@ -40,12 +40,8 @@ fn default_threads() -> usize {
 /// The `--json` document.
 #[derive(Serialize)]
 struct Report {
-    bytes_in: u64,
-    bytes_out: u64,
-    savings: f64,
-    seconds: f64,
-    cache_bytes: u64,
-    base_bytes: u64,
+    #[serde(flatten)]
+    volume: Volume,
     matches: u64,
     mean_match_bytes: Option<f64>,
     bytes_per_fingerprint: Option<f64>,
@@ -54,16 +50,35 @@ struct Report {
     opened_bytes: u64,
     token_bytes: u64,
     cpu_budget: Option<adapting::Report>,
-    /// Points of the store before and after.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
+    #[serde(flatten)]
+    points: Points,
 }
 
-/// A point of the store, for a JSON document.
-fn text(point: PointName) -> String {
-    point.to_string()
+/// What went in and came out, of both directions.
+#[derive(Serialize)]
+pub(crate) struct Volume {
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) savings: f64,
+    pub(crate) seconds: f64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) base_bytes: u64,
+}
+
+/// Points of the store before and after.
+#[derive(Default, Serialize)]
+pub(crate) struct Points {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<String>,
+}
+
+impl Points {
+    pub(crate) fn new(from: Option<PointName>, to: Option<PointName>) -> Points {
+        let text = |point: PointName| point.to_string();
+        Points { from: from.map(text), to: to.map(text) }
+    }
 }
 
 /// The largest block, in bytes.
@@ -88,20 +103,21 @@ impl Report {
         cpu_budget: Option<adapting::Report>,
     ) -> Report {
         Report {
-            bytes_in: total,
-            bytes_out: written,
-            savings: stdout::savings(written, total),
-            seconds: elapsed.as_secs_f64(),
-            cache_bytes: header.cache,
-            base_bytes: header.base.map_or(0, |base| base.len),
+            volume: Volume {
+                bytes_in: total,
+                bytes_out: written,
+                savings: stdout::savings(written, total),
+                seconds: elapsed.as_secs_f64(),
+                cache_bytes: header.cache,
+                base_bytes: header.base.map_or(0, |base| base.len),
+            },
             matches: stats.matches,
             mean_match_bytes: stats.mean_match_len(),
             bytes_per_fingerprint: stats.bytes_per_fingerprint(),
             opened_bytes: stats.inside.opened_bytes,
             token_bytes: stats.inside.found_bytes,
             cpu_budget,
-            from: None,
-            to: None,
+            points: Points::default(),
         }
     }
 }
@@ -236,7 +252,7 @@ pub(crate) fn run(args: &PackArgs) -> Outcome {
     }
     if args.json {
         let mut report = Report::new((total, written), elapsed, header, finder.stats(), adapted);
-        (report.from, report.to) = (point.map(text), end.map(text));
+        report.points = Points::new(point, end);
         stdout::json(&report)?;
     }
     Ok(())

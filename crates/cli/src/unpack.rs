@@ -8,6 +8,7 @@ use crate::base::BaseFiles;
 use crate::endpoint::Input;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, Outputs, is_standard};
+use crate::pack::{Points, Volume};
 use crate::pack_store::{PackStore, PointName};
 use crate::quantity::{binary, bytes, rate};
 use crate::{progress, setup, stdout};
@@ -23,17 +24,10 @@ use std::time::Instant;
 /// The `--json` document.
 #[derive(Serialize)]
 struct Report {
-    bytes_in: u64,
-    bytes_out: u64,
-    savings: f64,
-    seconds: f64,
-    cache_bytes: u64,
-    base_bytes: u64,
-    /// Points of the store before and after.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
+    #[serde(flatten)]
+    volume: Volume,
+    #[serde(flatten)]
+    points: Points,
 }
 
 pub(crate) fn run(args: &UnpackArgs) -> Outcome {
@@ -183,14 +177,15 @@ fn finish(
     }
     if args.json {
         stdout::json(&Report {
-            bytes_in: consumed,
-            bytes_out: total,
-            savings: stdout::savings(consumed, total),
-            seconds: elapsed.as_secs_f64(),
-            cache_bytes,
-            base_bytes,
-            from: from.map(|point| point.to_string()),
-            to: to.map(|point| point.to_string()),
+            volume: Volume {
+                bytes_in: consumed,
+                bytes_out: total,
+                savings: stdout::savings(consumed, total),
+                seconds: elapsed.as_secs_f64(),
+                cache_bytes,
+                base_bytes,
+            },
+            points: Points::new(from, to),
         })?;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Arguments of `controller`.
 
 use super::process::{AdminArgs, LogArgs};
-use super::tunnel::{FileArgs, RoleName};
-use super::values::{defaults, duration, parsed, text};
+use super::tunnel::{RoleName, file_args};
+use super::values::{duration, parsed, text};
 use crate::quantity::{parse_size, parse_time};
 use clap::{Args, Subcommand};
 use oncewire_net::listener::Bind;
@@ -84,20 +84,7 @@ pub(crate) struct ControllerRunArgs {
     pub(crate) logging: LogArgs,
 }
 
-impl Default for ControllerRunArgs {
-    fn default() -> ControllerRunArgs {
-        defaults()
-    }
-}
-
-impl FileArgs for ControllerRunArgs {
-    const ROLE: RoleName = RoleName::Controller;
-
-    fn from_toml(text: &str) -> Result<ControllerRunArgs, toml::de::Error> {
-        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
-        Ok(ControllerRunArgs { watched, logging, ..toml::from_str(text)? })
-    }
-}
+file_args!(ControllerRunArgs, RoleName::Controller, watched, logging);
 
 fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     parsed(from, parse_size)

@@ -1,6 +1,6 @@
 //! Arguments of `ca`, and those of `serve` and `connect` about HTTPS.
 
-use super::values::{defaults, texts};
+use super::values::{groups, texts};
 use clap::Args;
 use oncewire_net::https::{NamedCertificate, Pin, Service};
 use oncewire_net::target::Host;
@@ -64,12 +64,6 @@ pub(crate) struct TerminateArgs {
     pub(crate) https: Vec<NamedCertificate<Service>>,
 }
 
-impl Default for TerminateArgs {
-    fn default() -> TerminateArgs {
-        defaults()
-    }
-}
-
 /// Options of `serve` about HTTPS.
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default)]
@@ -88,8 +82,4 @@ pub(crate) struct OriginArgs {
     pub(crate) origin_cert: Vec<NamedCertificate<Host>>,
 }
 
-impl Default for OriginArgs {
-    fn default() -> OriginArgs {
-        defaults()
-    }
-}
+groups!(TerminateArgs, OriginArgs);

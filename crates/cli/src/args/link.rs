@@ -2,8 +2,8 @@
 
 use super::Switch;
 use super::process::{LogArgs, WatchArgs};
-use super::tunnel::{FileArgs, RoleName};
-use super::values::{choice, defaults, duration, parsed};
+use super::tunnel::{RoleName, file_args};
+use super::values::{choice, duration, parsed};
 use crate::quantity::{parse_rate, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
 use oncewire_codec::DEFAULT_CACHE;
@@ -168,20 +168,7 @@ pub(crate) struct LinkArgs {
     pub(crate) logging: LogArgs,
 }
 
-impl Default for LinkArgs {
-    fn default() -> LinkArgs {
-        defaults()
-    }
-}
-
-impl FileArgs for LinkArgs {
-    const ROLE: RoleName = RoleName::Link;
-
-    fn from_toml(text: &str) -> Result<LinkArgs, toml::de::Error> {
-        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
-        Ok(LinkArgs { watched, logging, ..toml::from_str(text)? })
-    }
-}
+file_args!(LinkArgs, RoleName::Link, watched, logging);
 
 pub(super) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     parsed(from, parse_listen).map(Some)

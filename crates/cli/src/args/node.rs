@@ -2,8 +2,8 @@
 
 use super::link::{device, listen, networks, parse_device, parse_listen, parse_network, path_mtu};
 use super::process::{AdminArgs, LogArgs};
-use super::tunnel::{FileArgs, RoleName};
-use super::values::{defaults, duration, parsed};
+use super::tunnel::{RoleName, file_args};
+use super::values::{duration, parsed};
 use crate::quantity::{parse_size, parse_time};
 use clap::Args;
 use oncewire_net::link::{IpNet, LEAST_PATH_MTU, MOST_PATH_MTU, PATH_MTU};
@@ -120,20 +120,7 @@ pub(crate) struct NodeArgs {
     pub(crate) logging: LogArgs,
 }
 
-impl Default for NodeArgs {
-    fn default() -> NodeArgs {
-        defaults()
-    }
-}
-
-impl FileArgs for NodeArgs {
-    const ROLE: RoleName = RoleName::Node;
-
-    fn from_toml(text: &str) -> Result<NodeArgs, toml::de::Error> {
-        let (watched, logging) = (toml::from_str(text)?, toml::from_str(text)?);
-        Ok(NodeArgs { watched, logging, ..toml::from_str(text)? })
-    }
-}
+file_args!(NodeArgs, RoleName::Node, watched, logging);
 
 fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, parse_size).map(Some)

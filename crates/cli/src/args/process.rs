@@ -1,7 +1,7 @@
 //! Arguments of every verb that runs until it is stopped: what it logs, and how it is watched.
 
 use super::admin::AdminAddress;
-use super::values::{choice, defaults, some_text};
+use super::values::{choice, groups, some_text};
 use crate::price::Price;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -31,12 +31,6 @@ pub(crate) struct WatchArgs {
     pub(crate) history: Option<PathBuf>,
 }
 
-impl Default for WatchArgs {
-    fn default() -> WatchArgs {
-        defaults()
-    }
-}
-
 /// How a node or a controller is watched over HTTP.
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default)]
@@ -50,12 +44,6 @@ pub(crate) struct AdminArgs {
     /// Required if the address is not on loopback
     #[arg(long, value_name = "FILE", help_heading = "Process")]
     pub(crate) admin_token: Option<PathBuf>,
-}
-
-impl Default for AdminArgs {
-    fn default() -> AdminArgs {
-        defaults()
-    }
 }
 
 /// What a process logs.
@@ -77,11 +65,7 @@ pub(crate) struct LogArgs {
     pub(crate) log_json: bool,
 }
 
-impl Default for LogArgs {
-    fn default() -> LogArgs {
-        defaults()
-    }
-}
+groups!(WatchArgs, AdminArgs, LogArgs);
 
 /// The names and numbers of [`LevelFilter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

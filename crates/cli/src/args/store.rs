@@ -1,6 +1,6 @@
 //! Options of `serve` and `connect` about caches on disk, and arguments of `store`.
 
-use super::values::{defaults, parsed};
+use super::values::{groups, parsed};
 use crate::quantity::{parse_day, parse_size, size};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -40,11 +40,7 @@ pub(crate) struct StoreArgs {
     pub(crate) store_plain: bool,
 }
 
-impl Default for StoreArgs {
-    fn default() -> StoreArgs {
-        defaults()
-    }
-}
+groups!(StoreArgs);
 
 fn maybe_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, parse_size).map(Some)

@@ -8,7 +8,7 @@
 
 use super::process::{LogArgs, WatchArgs};
 use super::store::StoreArgs;
-use super::values::{choice, defaults, duration, parsed, some_text, texts};
+use super::values::{Group, choice, defaults, duration, groups, parsed, some_text, texts};
 use super::{CodecArgs, OriginArgs, TerminateArgs};
 use crate::quantity::{parse_share, parse_size, parse_time, size, time};
 use clap::{Args, ValueEnum};
@@ -255,6 +255,27 @@ pub(crate) trait FileArgs: Args + Default {
     fn from_toml(text: &str) -> Result<Self, toml::de::Error>;
 }
 
+/// Implements [`FileArgs`] for a role: each group of options is read from the same text.
+macro_rules! file_args {
+    ($args:ident, $role:expr, $($group:ident),+) => {
+        impl Default for $args {
+            fn default() -> $args {
+                $crate::args::values::defaults()
+            }
+        }
+
+        impl $crate::args::FileArgs for $args {
+            const ROLE: $crate::args::RoleName = $role;
+
+            fn from_toml(text: &str) -> Result<$args, toml::de::Error> {
+                $(let $group = $crate::args::values::Group::from_toml(text)?;)+
+                Ok($args { $($group,)+ ..toml::from_str(text)? })
+            }
+        }
+    };
+}
+pub(super) use file_args;
+
 /// Options of one end of a tunnel.
 pub(crate) trait TunnelArgs: FileArgs {
     fn endpoint(&self) -> &EndpointArgs;
@@ -266,14 +287,7 @@ impl TunnelArgs for ServeArgs {
     }
 }
 
-impl FileArgs for ServeArgs {
-    const ROLE: RoleName = RoleName::Serve;
-
-    fn from_toml(text: &str) -> Result<ServeArgs, toml::de::Error> {
-        let (endpoint, origins) = (EndpointArgs::from_toml(text)?, toml::from_str(text)?);
-        Ok(ServeArgs { endpoint, origins, ..toml::from_str(text)? })
-    }
-}
+file_args!(ServeArgs, RoleName::Serve, endpoint, origins);
 
 impl TunnelArgs for ConnectArgs {
     fn endpoint(&self) -> &EndpointArgs {
@@ -281,16 +295,9 @@ impl TunnelArgs for ConnectArgs {
     }
 }
 
-impl FileArgs for ConnectArgs {
-    const ROLE: RoleName = RoleName::Connect;
+file_args!(ConnectArgs, RoleName::Connect, endpoint, https);
 
-    fn from_toml(text: &str) -> Result<ConnectArgs, toml::de::Error> {
-        let (endpoint, https) = (EndpointArgs::from_toml(text)?, toml::from_str(text)?);
-        Ok(ConnectArgs { endpoint, https, ..toml::from_str(text)? })
-    }
-}
-
-impl EndpointArgs {
+impl Group for EndpointArgs {
     fn from_toml(text: &str) -> Result<EndpointArgs, toml::de::Error> {
         Ok(EndpointArgs {
             codec: toml::from_str(text)?,
@@ -308,23 +315,7 @@ impl Default for EndpointArgs {
     }
 }
 
-impl Default for CodecArgs {
-    fn default() -> CodecArgs {
-        defaults()
-    }
-}
-
-impl Default for ServeArgs {
-    fn default() -> ServeArgs {
-        defaults()
-    }
-}
-
-impl Default for ConnectArgs {
-    fn default() -> ConnectArgs {
-        defaults()
-    }
-}
+groups!(CodecArgs);
 
 fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     parsed(from, parse_memory)

@@ -3,7 +3,7 @@
 use crate::quantity::parse_time;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,6 +14,28 @@ pub(super) fn defaults<A: Args>() -> A {
         A::augment_args(clap::Command::new("defaults")).get_matches_from(["defaults"]);
     A::from_arg_matches_mut(&mut matches).expect("nothing is required")
 }
+
+/// Options that several verbs have.
+pub(super) trait Group: DeserializeOwned {
+    /// As [`FileArgs::from_toml`](super::FileArgs::from_toml).
+    fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
+
+/// The defaults of groups of options are those of the command line.
+macro_rules! groups {
+    ($($group:ident),+) => {$(
+        impl Default for $group {
+            fn default() -> $group {
+                $crate::args::values::defaults()
+            }
+        }
+
+        impl $crate::args::values::Group for $group {}
+    )+};
+}
+pub(super) use groups;
 
 /// A value that TOML has as a string and the command line as text.
 struct Text<T>(T);
