@@ -56,6 +56,8 @@ pub(crate) struct Recall {
     end: u64,
     /// Nothing below is in memory.
     begin: u64,
+    /// Content of an earlier process lies below, and has no hooks yet.
+    hooked: u64,
     /// What could not be read, at either end.
     refused: VecDeque<Range<u64>>,
     fetches: BTreeMap<u64, (Stretch, Instant)>,
@@ -74,6 +76,7 @@ impl Recall {
             runs: VecDeque::new(),
             end: 0,
             begin: 0,
+            hooked: 0,
             refused: VecDeque::new(),
             fetches: BTreeMap::new(),
             next: 0,
@@ -108,6 +111,56 @@ impl Recall {
             self.runs.pop_back();
         }
         self.end = self.end.min(offset);
+        self.hooked = self.hooked.min(offset);
+    }
+
+    /// A log that an earlier process stored goes on at `end`. What lies below `begin` is not in
+    /// memory, and has no hooks.
+    pub(crate) fn found(&mut self, begin: u64, end: u64) {
+        (self.begin, self.hooked, self.end) = (begin, begin, end);
+    }
+
+    /// Content that an earlier process stored, and that nothing leads to.
+    pub(crate) fn unhooked(&self) -> Option<Range<u64>> {
+        let range = self.end.saturating_sub(self.stored)..self.hooked;
+        (!range.is_empty() && self.runs.len() < MOST_RUNS).then_some(range)
+    }
+
+    /// Content that an earlier process stored: from `offset` up to where [`Recall::unhooked`] ends,
+    /// of these domains.
+    pub(crate) fn note_found(
+        &mut self,
+        key: u64,
+        offset: u64,
+        content: &[u8],
+        owners: &[(u64, Domain)],
+    ) {
+        let end = offset + content.len() as u64;
+        for (nth, &(start, domain)) in owners.iter().enumerate().rev() {
+            let start = start.max(offset);
+            let end = owners.get(nth + 1).map_or(end, |(next, _)| (*next).min(end));
+            if start >= end {
+                continue;
+            }
+            match self.runs.front_mut().filter(|(_, first)| *first == domain) {
+                Some(first) => first.0 = start,
+                None => self.runs.push_front((start, domain)),
+            }
+            if domain.0 < UNREPEATED {
+                let content = &content[(start - offset) as usize..(end - offset) as usize];
+                self.hooks.note(&markers(content, domain, key), start);
+            }
+        }
+        self.hooked = offset;
+    }
+
+    /// What lies between `offset` and the end of [`Recall::unhooked`] gets no hooks.
+    pub(crate) fn skip_found(&mut self, offset: u64) {
+        self.hooked = offset;
+        // Its neighbors must not seem to reach across.
+        if self.runs.front().is_none_or(|(_, first)| *first != Domain::NOBODY) {
+            self.runs.push_front((offset, Domain::NOBODY));
+        }
     }
 
     /// Content of a domain was appended to the log at `offset`.

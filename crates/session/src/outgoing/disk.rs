@@ -3,6 +3,7 @@
 use super::*;
 use crate::flow::FlowId;
 use crate::recall::{FetchId, Stretch};
+use crate::store::{Run, domain_of_owner};
 use std::time::Instant;
 
 impl Outgoing {
@@ -20,6 +21,7 @@ impl Outgoing {
         if let Some(SentLog { encoder: Some(encoder), key, capacity, .. }) = &self.log {
             let end = encoder.end();
             let mut at = end.saturating_sub(*capacity);
+            let mut begin = end;
             while at < end {
                 let generation = at - at % capacity + capacity;
                 let next = (at + DEFAULT_BLOCK as u64).min(end).min(generation);
@@ -28,11 +30,13 @@ impl Outgoing {
                     let start = start.max(at);
                     let end = owners.get(nth + 1).map_or(next, |(start, _)| *start);
                     if let Some(content) = encoder.content(start..end) {
+                        begin = begin.min(start);
                         recall.note(domain, *key, start, content);
                     }
                 }
                 at = next;
             }
+            recall.found(begin, end);
         }
         self.recall = Some(recall);
     }
@@ -47,6 +51,33 @@ impl Outgoing {
     /// Whether anything can be read from disk.
     pub(crate) fn recalls(&self) -> bool {
         self.recall.as_ref().is_some_and(|recall| recall.peer > 0)
+    }
+
+    /// The log's id, and content of it that an earlier process stored and that no hook leads to.
+    pub(crate) fn unhooked(&self) -> Option<(u64, Range<u64>)> {
+        let (recall, log) = (self.recall.as_ref()?, self.log.as_ref()?);
+        Some((log.epoch.log, recall.unhooked()?))
+    }
+
+    /// Content of a log from `offset` up to where [`Outgoing::unhooked`] ends; `None` if it cannot
+    /// be read.
+    pub(crate) fn hook(&mut self, id: u64, offset: u64, content: Option<&[u8]>, runs: &[Run]) {
+        let sharing = self.template.shares();
+        let Some((known, range)) = self.unhooked() else { return };
+        let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else { return };
+        if known != id || !range.contains(&offset) {
+            return;
+        }
+        match content.filter(|content| offset + content.len() as u64 == range.end) {
+            Some(content) => {
+                let owner = |run: &Run| (run.start, domain_of_owner(run.owner, sharing));
+                let known = runs.iter().map(owner);
+                // What lies before the first run belongs to nobody.
+                let owners: Vec<_> = [(0, Domain::NOBODY)].into_iter().chain(known).collect();
+                recall.note_found(log.key, offset, content, &owners);
+            }
+            None => recall.skip_found(offset),
+        }
     }
 
     /// The newest block of the log is this.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::recall::{FetchId, LANE_PATIENCE, NO_FLOW, Restoring};
+use crate::store::Run;
 use oncewire_codec::Recalled;
+use std::ops::Range;
 
 /// Stretches in a row that a disk may fail to give before it is not asked any more.
 const MOST_LOST: u64 = 8;
@@ -39,6 +41,20 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The id of the sending log, and content of it that an earlier process stored and that is not
+    /// found yet: read it from its end down, and give it to [`Session::hook`]. Not before
+    /// [`Session::is_established`]: which log goes on is not known.
+    pub fn unhooked(&self) -> Option<(u64, Range<u64>)> {
+        self.outgoing.unhooked().filter(|_| self.is_established())
+    }
+
+    /// Content of this log from `offset` up to the end of [`Session::unhooked`] is found from now
+    /// on, by its owners. `None` if it cannot be read. A few 100 KiB at once take well below a
+    /// millisecond.
+    pub fn hook(&mut self, log: u64, offset: u64, content: Option<&[u8]>, runs: &[Run]) {
+        self.outgoing.hook(log, offset, content, runs);
     }
 
     /// Bytes of the receiving log that may be recalled, for HELLO.

@@ -151,7 +151,7 @@ fn owner_of(domain: Domain, sharing: Sharing) -> u64 {
 
 /// The domain of stored content for an encoder with this sharing. Content that others were not to
 /// find stays hidden, and so does content of which that was not noted.
-fn domain_of_owner(owner: u64, sharing: Sharing) -> Domain {
+pub(crate) fn domain_of_owner(owner: u64, sharing: Sharing) -> Domain {
     match (sharing, owner) {
         (Sharing::All, EVERYBODY) => Domain::COMMON,
         (Sharing::All, _) | (_, UNREPEATED..) => Domain::NOBODY,

@@ -2,7 +2,8 @@
 
 use oncewire_codec::{EncoderBuilder, Sharing};
 use oncewire_session::{
-    Config, Event, FetchId, Hello, Owner, Read, Session, Settings, Side, StoreKey, Unwritten,
+    Config, Event, FetchId, Hello, LogHeader, LogRecord, Logs, Owner, Piece, Read, RestoredLog,
+    Run, Session, Settings, Side, StoreKey, Unwritten,
 };
 use oncewire_testkit::content::incompressible;
 use std::ops::Range;
@@ -27,6 +28,11 @@ struct End {
     disk: Disk,
     /// Both logs, from offset 0 on.
     stored: [Vec<u8>; 2],
+    /// What a restart needs besides: headers, and pieces without their bytes.
+    headers: [Option<LogHeader>; 2],
+    pieces: [Vec<Piece>; 2],
+    /// What of the sending log cannot be read after a restart.
+    hole: Range<u64>,
     requests: Vec<(FetchId, Side, Range<u64>)>,
     read: u64,
 }
@@ -41,24 +47,34 @@ impl End {
         }
         for side in [Side::Sending, Side::Receiving] {
             let stored = &mut self.stored[side as usize];
+            let header = &mut self.headers[side as usize];
+            let pieces = &mut self.pieces[side as usize];
             while let Some(step) = self.session.unwritten(side) {
                 match step {
-                    Unwritten::Begin(header) => {
+                    Unwritten::Begin(begun) => {
                         stored.clear();
-                        self.session.committed(header.epoch);
+                        pieces.clear();
+                        *header = Some(begun);
+                        self.session.committed(begun.epoch);
                     }
-                    Unwritten::Rewind { epoch, to, .. } => {
+                    Unwritten::Rewind { epoch, to, capacity } => {
                         stored.truncate(to.offset as usize);
+                        pieces.retain(|piece| piece.end().offset <= to.offset);
+                        header.iter_mut().for_each(|header| {
+                            (header.epoch, header.capacity) = (epoch, capacity);
+                        });
                         self.session.committed(epoch);
                     }
                     Unwritten::Content(piece) => {
                         stored.resize(piece.offset as usize, 0);
                         stored.extend_from_slice(&piece.bytes);
+                        pieces.push(piece);
                     }
                     Unwritten::Drop => stored.clear(),
                 }
             }
         }
+        self.hook();
         for (id, side, range) in self.requests.drain(..) {
             let stored = &self.stored[side as usize];
             let bytes = stored.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
@@ -72,6 +88,45 @@ impl End {
                 Disk::Hangs => {}
             }
         }
+    }
+}
+
+impl End {
+    /// What was stored before a restart is read in steps.
+    fn hook(&mut self) {
+        while let Some((log, range)) = self.session.unhooked() {
+            let runs: Vec<Run> =
+                self.pieces[0].iter().flat_map(|piece| piece.runs.iter().copied()).collect();
+            let mut start = range.start.max(range.end.saturating_sub(100_000));
+            let mut content = self.stored[0].get(start as usize..range.end as usize);
+            if start < self.hole.end && self.hole.start < range.end {
+                start = self.hole.start.max(range.start);
+                content = None;
+            }
+            self.session.hook(log, start, content, &runs);
+        }
+    }
+
+    /// Both logs as they come back into memory, in another process.
+    fn restored(&self, config: &Config) -> Logs {
+        let back = [Side::Sending, Side::Receiving].into_iter().filter_map(|side| {
+            let pieces = &self.pieces[side as usize];
+            let last = pieces.last()?;
+            let places = pieces.iter().filter(|piece| piece.is_place).map(Piece::end).collect();
+            let mut runs: Vec<Run> = pieces.iter().flat_map(|piece| piece.runs.clone()).collect();
+            runs.dedup_by_key(|run| run.start);
+            let header = self.headers[side as usize]?;
+            let record = LogRecord { header, from: 0, end: last.end(), places, runs };
+            let mut log = RestoredLog::new(config, side, record).unwrap();
+            for piece in pieces {
+                let skip = log.at().saturating_sub(piece.offset) as usize;
+                if let Some(rest) = piece.bytes.get(skip..).filter(|rest| !rest.is_empty()) {
+                    log.push(piece.offset + skip as u64, rest).unwrap();
+                }
+            }
+            Some(log.finish().unwrap())
+        });
+        Logs::restored(config, back.collect::<Vec<_>>())
     }
 }
 
@@ -111,6 +166,9 @@ impl Pair {
             session,
             disk,
             stored: [Vec::new(), Vec::new()],
+            headers: [None; 2],
+            pieces: [Vec::new(), Vec::new()],
+            hole: 0..0,
             requests: Vec::new(),
             read: 0,
         };
@@ -120,6 +178,27 @@ impl Pair {
         (1..lanes).for_each(|lane| pair.dial(lane));
         pair.exchange();
         pair
+    }
+
+    /// Both ends begin again in another process, with what they have stored: that which memory has
+    /// room for is in memory.
+    fn restart(&mut self) {
+        let now = self.now;
+        let config = |end: usize| {
+            let config = config(end, Sharing::None, ALL, 1);
+            let config = Config { random: [2, end as u64, 5, 6], ..Config::clone(&config) };
+            config.build().unwrap()
+        };
+        let [up, down] = [0, 1].map(|end| self.ends[end].restored(&config(end)));
+        let mut client = Session::connect(config(0), Some(up), now);
+        client.attach(0, now);
+        let mut hello = Vec::new();
+        client.transmit(0, MIB, now, &mut hello);
+        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+        let server = Session::accept_new(config(1), Some(down), &hello, now).unwrap();
+        (self.ends[0].session, self.ends[1].session) = (client, server);
+        self.exchange();
+        assert_eq!(self.ends[0].session.counters().warm_starts, 1);
     }
 
     /// A new transport for a lane.
@@ -254,6 +333,33 @@ fn what_memory_was_released_of_is_found_on_disk() {
         let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
         assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
         assert!(logs(0, Side::Sending).len() > 4 * MIB, "one log from the first byte on");
+    }
+}
+
+#[test]
+fn what_lay_on_disk_before_a_restart_is_found_by_its_owner() {
+    let (ours, theirs) = (incompressible(20, 8 * MIB), incompressible(21, 4 * MIB));
+    for hole in [0..0, 5 << 20..6 << 20] {
+        let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+        pair.upload(b"a", &ours[..4 * MIB]);
+        pair.upload(b"b", &theirs);
+        pair.upload(b"a", &ours[4 * MIB..]);
+        let lost = (hole.end - hole.start) as usize;
+        pair.ends[0].hole = hole;
+        pair.restart();
+        assert_eq!(pair.ends[0].session.unhooked(), None);
+        // The oldest content, then all.
+        let wire = pair.upload(b"a", &ours[..MIB]);
+        assert!(wire < MIB / 50, "{wire} bytes for a MiB");
+        let wire = pair.upload(b"b", &ours[2 * MIB..3 * MIB]);
+        assert!(wire > MIB, "another owner's: {wire} bytes");
+        let wire = pair.upload(b"b", &theirs);
+        assert!((lost..lost + 4 * MIB / 50).contains(&wire), "{wire} bytes for 4 MiB");
+        let wire = pair.upload(b"a", &ours);
+        assert!(wire < 8 * MIB / 50, "{wire} bytes for 8 MiB");
+        assert_eq!(pair.failures(), 0);
+        let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
+        assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
     }
 }
 
