@@ -8,9 +8,9 @@
 
 use oncewire_plan::control::{
     Action, Controller, FORMAT, FromNode, Input, Join, NodeState, PlanRef, Record, Report,
-    Settings, ToNode,
+    Settings, ToNode, part_hash,
 };
-use oncewire_plan::manifest::Plan;
+use oncewire_plan::manifest::{NodePart, Plan};
 use oncewire_plan::network::Role;
 use oncewire_plan::{Network, Scenario, Text, Unwatched};
 use std::collections::VecDeque;
@@ -29,10 +29,16 @@ fn digest(plan: &Plan) -> u64 {
 struct Counted {
     plans: usize,
     offers: usize,
+    differences: usize,
     offer_bytes: usize,
+    part_bytes: usize,
+    largest: usize,
     planning: Duration,
     storing: usize,
-    writing: Duration,
+    /// All that the controller did, but for planning.
+    stepping: Duration,
+    /// All nodes opened and read their parts.
+    taken: Duration,
     reading: Duration,
 }
 
@@ -42,6 +48,9 @@ struct World {
     ends: Vec<bool>,
     controller: Controller,
     plans: Vec<PlanRef>,
+    /// The newest part that each node has.
+    parts: Vec<Option<Vec<u8>>>,
+    random: fastrand::Rng,
     counted: Counted,
 }
 
@@ -54,7 +63,10 @@ impl World {
         let record = Record::default();
         let controller = Controller::new(settings, network.clone(), ends.clone(), record, 0);
         let plans = vec![PlanRef::default(); network.nodes.len()];
-        World { now: 0, network, ends, controller, plans, counted: Counted::default() }
+        let parts = vec![None; network.nodes.len()];
+        let random = fastrand::Rng::with_seed(1);
+        let counted = Counted::default();
+        World { now: 0, network, ends, controller, plans, parts, random, counted }
     }
 
     fn state(&self, node: usize) -> NodeState {
@@ -65,7 +77,9 @@ impl World {
         let mut waiting = VecDeque::from([input]);
         while let Some(input) = waiting.pop_front() {
             let mut actions = Vec::new();
+            let begun = Instant::now();
             self.controller.step(self.now, input, &mut actions);
+            self.counted.stepping += begun.elapsed();
             for action in actions {
                 match action {
                     Action::Send(node, message) => waiting.extend(self.send(node, &message)),
@@ -89,34 +103,29 @@ impl World {
 
     /// Carries a message to a node, and its answer.
     fn send(&mut self, node: usize, message: &ToNode) -> Option<Input> {
-        let is_offer = matches!(message, ToNode::Offer { .. });
-        let begun = Instant::now();
         let bytes = message.write();
-        if is_offer {
-            self.counted.writing += begun.elapsed();
+        if let ToNode::Offer(offer) = message {
             self.counted.offers += 1;
             self.counted.offer_bytes += bytes.len() + 4;
-        }
-        if let ToNode::Offer { plan } = message {
-            // Nodes read at the same time, each for itself: one stands for all.
-            if self.counted.offers == 1 {
-                let begun = Instant::now();
-                let plan = Plan::from_json(plan).expect("a plan");
-                self.counted.reading = begun.elapsed();
-                assert!(plan.version() > self.plans[node].version);
-            }
-            let version = self.plans[node].version.max(self.offered());
-            self.plans[node] = PlanRef { version, digest: version };
+            self.counted.largest = self.counted.largest.max(bytes.len() + 4);
+            self.counted.differences += usize::from(offer.base.is_some());
+            // Nodes read at the same time, each for itself: the slowest counts.
+            let begun = Instant::now();
+            let part = offer.open(self.parts[node].as_deref()).expect("a part");
+            let read = NodePart::read(&part).expect("a part");
+            self.counted.reading = self.counted.reading.max(begun.elapsed());
+            self.counted.taken += begun.elapsed();
+            self.counted.part_bytes += part.len();
+            assert!(read.version > self.plans[node].version && read.node.index() == node);
+            self.plans[node] = PlanRef { version: read.version, digest: read.digest };
+            assert_eq!(part_hash(&part), offer.hash);
+            self.parts[node] = Some(part);
         }
         Some(Input::From(node, FromNode::State(self.state(node))))
     }
 
-    fn offered(&self) -> u64 {
-        self.controller.plan().map_or(0, Plan::version)
-    }
-
-    /// Every ingress reports a second of gravity traffic, of which half repeats; `busy` has that of
-    /// three.
+    /// Every ingress reports a second of gravity traffic, of which half repeats; each path has half to one
+    /// and a half times as much, by chance. `busy` has that of three.
     fn report(&mut self, busy: Option<usize>) {
         let weight = |at: usize| match self.ends[at] {
             true => self.network.nodes[at].population.unwrap_or(1.0).max(1.0),
@@ -126,10 +135,12 @@ impl World {
         let all: f64 = weights.iter().sum();
         for from in (0..weights.len()).filter(|&from| weights[from] > 0.0) {
             let factor = if busy == Some(from) { 3.0 } else { 1.0 };
-            let volume =
-                |to: usize| (factor * VOLUME * weights[from] * weights[to] / all / all) as u64;
-            let others = (0..weights.len() as u32).filter(|&to| to as usize != from);
-            let volumes = others.map(|to| (to, volume(to as usize))).filter(|one| one.1 > 0);
+            let even = |to: usize| factor * VOLUME * weights[from] * weights[to] / all / all;
+            let random = &mut self.random;
+            let volumes = (0..weights.len() as u32)
+                .filter(|&to| to as usize != from)
+                .map(|to| (to, (even(to as usize) * (0.5 + random.f64())) as u64))
+                .filter(|one| one.1 > 0);
             let volumes: Vec<(u32, u64)> = volumes.collect();
             let pair = |&(to, bytes): &(u32, u64)| (to, to, bytes / 2000, bytes / 2);
             let pairs = volumes.iter().map(pair).filter(|pair| pair.2 > 0).collect();
@@ -140,18 +151,24 @@ impl World {
     }
 
     fn print(&mut self, what: &str) {
-        let Counted { plans, offers, offer_bytes, planning, storing, writing, reading } =
-            std::mem::take(&mut self.counted);
+        let counted = std::mem::take(&mut self.counted);
         let paths = self.controller.plan().map_or(0, |plan| plan.paths().len());
+        let megabytes = |bytes: usize| bytes as f64 / 1e6;
         println!(
-            "{what}: {plans} plans of {paths} paths, {offers} offers of {:.2} MB, {:.1} MB in all; \
-             planning {:.2} s, stored {:.2} MB, writing offers {:.2} s, reading one {:.2} s",
-            offer_bytes as f64 / 1e6 / offers.max(1) as f64,
-            offer_bytes as f64 / 1e6,
-            planning.as_secs_f64(),
-            storing as f64 / 1e6,
-            writing.as_secs_f64(),
-            reading.as_secs_f64()
+            "{what}: {} plans of {paths} paths ({:.2} MB stored); {} offers, {} of them differences: \
+             {:.3} MB in all, the largest {:.3} MB, unpacked {:.3} MB; planning {:.2} s, dividing and \
+             packing {:.2} s, reading one at most {:.3} s, all {:.2} s",
+            counted.plans,
+            megabytes(counted.storing),
+            counted.offers,
+            counted.differences,
+            megabytes(counted.offer_bytes),
+            megabytes(counted.largest),
+            megabytes(counted.part_bytes),
+            counted.planning.as_secs_f64(),
+            counted.stepping.as_secs_f64(),
+            counted.reading.as_secs_f64(),
+            counted.taken.as_secs_f64()
         );
     }
 }
@@ -180,21 +197,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             encodings: None,
             operations: None,
             agent: "simulated".into(),
+            part: None,
             state: NodeState::default(),
         };
         world.step(Input::From(node, FromNode::Join(join)));
     }
     world.print("first");
     // Twice what is measured, so that it counts, and longer than plans at once are apart.
-    for busy in [None, None, Some(0), Some(0)] {
+    for what in
+        ["measured", "measured", "an ingress has three times as much", "an operator wants a plan"]
+    {
         world.now += 10 * SECOND;
-        let busy = busy.and_then(|_| world.ends.iter().position(|&is_end| is_end));
+        let busy = what.starts_with("an ingress");
+        let busy = world.ends.iter().position(|&is_end| is_end).filter(|_| busy);
         for node in 0..world.plans.len() {
             world.step(Input::From(node, FromNode::State(world.state(node))));
         }
         world.report(busy);
         world.step(Input::Tick);
-        world.print(if busy.is_some() { "an ingress has three times as much" } else { "measured" });
+        if what.starts_with("an operator") {
+            world.step(Input::PlanNow);
+        }
+        world.print(what);
     }
     Ok(())
 }

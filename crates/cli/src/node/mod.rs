@@ -16,7 +16,7 @@ use oncewire_net::node::{
 };
 use oncewire_net::status::NodeStatus;
 use oncewire_net::{NetError, daemon};
-use oncewire_plan::manifest::{DeviceManifest, IngressManifest, MAX_DOCUMENT};
+use oncewire_plan::manifest::{DeviceManifest, IngressManifest, MAX_DOCUMENT, NodePart};
 use std::fs;
 use std::path::Path;
 
@@ -129,11 +129,11 @@ fn config(options: &Options<NodeArgs>) -> Outcome<NodeConfig> {
     let timing =
         Timing { keep_alive: args.keep_alive, silence: args.dead_after, ..Timing::default() };
     let controller = controller(options)?;
-    let manifests = match (&args.manifests, &controller) {
+    let (manifests, saved) = match (&args.manifests, &controller) {
         (Some(directory), None) => {
-            manifests(directory).map_err(|failure| options.blame("manifests", failure))?
+            (manifests(directory).map_err(|failure| options.blame("manifests", failure))?, None)
         }
-        (None, Some(controller)) => saved(&controller.plan),
+        (None, Some(controller)) => (Manifests::default(), saved(&controller.plan)),
         (Some(_), Some(_)) => {
             let why = "plans come from a controller or from files: give a controller or manifests, not both";
             return Err(options.wrong("manifests", why));
@@ -149,6 +149,7 @@ fn config(options: &Options<NodeArgs>) -> Outcome<NodeConfig> {
         network,
         name,
         manifests,
+        saved,
         network_secret,
         listen,
         path_mtu: args.path_mtu,
@@ -213,12 +214,12 @@ fn controller(options: &Options<NodeArgs>) -> Outcome<Option<MemberConfig>> {
 }
 
 /// The plan that the node saved. Without one that can be used, packets wait for the controller's.
-fn saved(path: &Path) -> Manifests {
+fn saved(path: &Path) -> Option<NodePart> {
     match saved_plan(path) {
-        Ok(plan) => plan.unwrap_or_default(),
+        Ok(part) => part,
         Err(error) => {
             note(&format!("{error}; the controller will send another plan"));
-            Manifests::default()
+            None
         }
     }
 }

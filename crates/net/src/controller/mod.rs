@@ -250,7 +250,7 @@ async fn handshake(
     let key = tls::shown_key(connection.peer_certificates().unwrap_or_default());
     let key = key.map_err(|error| error.to_string())?;
     if connection.alpn_protocol() != Some(wire::ALPN) {
-        return Err("the other end does not speak oncewire-control/1".into());
+        return Err("the other end does not speak oncewire-control/2".into());
     }
     // TLS has checked that it is one of them.
     let node = network.of_key(&key).ok_or("the key is no node's")?;

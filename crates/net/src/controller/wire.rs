@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// The application protocol between a node and a controller (RFC 7301).
-pub(crate) const ALPN: &[u8] = b"oncewire-control/1";
+pub(crate) const ALPN: &[u8] = b"oncewire-control/2";
 /// Most bytes that are read ahead of what has arrived: a length alone takes no memory.
 const STEP: u64 = 64 << 10;
 /// How long a message may take to be sent.

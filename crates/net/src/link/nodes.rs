@@ -10,6 +10,7 @@ use super::{LinkConfig, LinkError, LinkStatus, Shared, Task, bind, connect};
 use crate::node::{Machine, Manifests, NodeCounters, Plans, SetupError, Step, Taken};
 use crate::sync::lock;
 use oncewire_packet::offload::MAX_PACKET;
+use oncewire_plan::manifest::NodePart;
 use oncewire_plan::measure::Counts;
 use oncewire_session::link::{Batch, Feedback, NodeKind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,9 +78,9 @@ impl Hops {
         lock(&self.machine).take(manifests)
     }
 
-    /// Takes a plan of a controller.
-    pub(crate) fn take_anyway(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
-        lock(&self.machine).take_anyway(manifests)
+    /// Takes the part of a controller's plan.
+    pub(crate) fn take_part(&self, part: &NodePart) -> Result<Taken, SetupError> {
+        lock(&self.machine).take_part(part)
     }
 
     /// What was measured since the last time, with the `most` largest pairs, and counters.

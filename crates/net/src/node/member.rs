@@ -1,6 +1,6 @@
 //! A node's connection with a controller: `docs/NETWORK.md`, section 6.
 
-use super::{Manifests, PlanId, Plans, RunningNode, SetupError};
+use super::{Manifests, PlanId, Plans, RunningNode};
 use crate::controller::wire;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError, Stage};
 use crate::keys::{AuthorizedPeers, Peer, PublicKey, SecretKey};
@@ -10,10 +10,10 @@ use crate::sync::lock;
 use crate::target::Target;
 use crate::tls::{self, Credential};
 use oncewire_plan::control::{
-    FORMAT, FromNode, Join, MAX_PAIRS, MAX_TO_NODE, NodeState, Offered, PlanRef, Report, ToNode,
-    plain,
+    FORMAT, FromNode, Join, MAX_PAIRS, MAX_TO_NODE, NodeState, Offer, OfferError, PlanRef, Report,
+    ToNode, part_hash, plain,
 };
-use oncewire_plan::manifest::{MAX_DOCUMENT, Plan};
+use oncewire_plan::manifest::{MAX_PART, NodePart, PartError, Plan};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const SAY: Duration = Duration::from_secs(5);
 /// Shortest and longest pause before the next attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// Bytes of the hash after a part on disk.
+const HASH: usize = 8;
 /// Reports come no faster than this, whatever the controller says.
 const LEAST_REPORT: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,7 @@ pub struct MemberConfig {
     pub key: PublicKey,
     /// Where it is.
     pub address: Target,
-    /// File with the newest plan that the node has taken.
+    /// File with the node's part of the newest plan that it has taken.
     pub plan: PathBuf,
     /// Bytes of the store with which the node measures what enters.
     pub measure: u64,
@@ -58,20 +60,15 @@ pub enum SavedPlanError {
     },
     /// Its content.
     #[error("{path}: {source}")]
-    Plan {
+    Part {
         /// Its path.
         path: String,
         /// What is wrong with it.
-        source: Box<oncewire_plan::Error>,
+        source: PartError,
     },
-    /// Of a plan that nodes cannot carry out.
-    #[error("{path}: {source}")]
-    Setup {
-        /// Its path.
-        path: String,
-        /// Why not.
-        source: Box<SetupError>,
-    },
+    /// Its content has changed since it was written.
+    #[error("{0}: the plan in it has been damaged, or is none")]
+    Damaged(String),
 }
 
 /// Why there is no connection with the controller.
@@ -85,6 +82,8 @@ enum MemberError {
     Refused(String),
     #[error(transparent)]
     Message(#[from] oncewire_plan::control::MessageError),
+    #[error(transparent)]
+    Offer(#[from] OfferError),
 }
 
 /// The state of the connection, for the node's status.
@@ -102,36 +101,33 @@ pub struct MemberStatus {
 ///
 /// # Errors
 /// [`SavedPlanError`].
-pub fn saved_plan(path: &Path) -> Result<Option<Manifests>, SavedPlanError> {
+pub fn saved_plan(path: &Path) -> Result<Option<NodePart>, SavedPlanError> {
     let shown = || path.display().to_string();
     let read = || {
-        if fs::metadata(path)?.len() > MAX_DOCUMENT as u64 {
+        if fs::metadata(path)?.len() > (MAX_PART + HASH) as u64 {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        fs::read_to_string(path)
+        fs::read(path)
     };
-    let text = match read() {
-        Ok(text) => text,
+    let bytes = match read() {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(SavedPlanError::Read { path: shown(), source }),
     };
-    let plan = Plan::from_json(&text);
-    let plan = plan.map_err(|source| SavedPlanError::Plan {
-        path: shown(),
-        source: Box::new(source.into()),
-    })?;
-    let manifests = Manifests::of_plan(&plan);
-    manifests
-        .map(Some)
-        .map_err(|source| SavedPlanError::Setup { path: shown(), source: Box::new(source) })
+    let split = bytes.split_last_chunk::<HASH>();
+    let part = split.filter(|(part, hash)| part_hash(part).to_le_bytes() == **hash);
+    let (part, _) = part.ok_or_else(|| SavedPlanError::Damaged(shown()))?;
+    let part = NodePart::read(part);
+    part.map(Some).map_err(|source| SavedPlanError::Part { path: shown(), source })
 }
 
 /// Replaces the saved plan, so that either the old or the new one is there whatever happens.
-fn save_plan(path: &Path, text: &str) -> io::Result<()> {
+fn save_plan(path: &Path, part: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = fs::File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(part)?;
+    file.write_all(&part_hash(part).to_le_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -208,6 +204,7 @@ impl Membership {
             encodings: self.node.speeds[0],
             operations: self.node.speeds[1],
             agent: self.node.agent.clone(),
+            part: lock(&self.node.part).as_deref().map(part_hash),
             state: said.clone(),
         };
         wire::write(&mut write, &FromNode::Join(join).write()).await?;
@@ -230,8 +227,8 @@ impl Membership {
                     wire::write(&mut write, &FromNode::State(said.clone()).write()).await?;
                     spoke = Instant::now();
                 }
-                Some(ToNode::Offer { plan }) => {
-                    if let Some(refusal) = self.take(plan).await {
+                Some(ToNode::Offer(offer)) => {
+                    if let Some(refusal) = self.take(offer).await? {
                         wire::write(&mut write, &refusal.write()).await?;
                     }
                 }
@@ -257,31 +254,37 @@ impl Membership {
     }
 
     /// Takes a plan, and saves it; or says why not.
-    async fn take(&self, text: Offered) -> Option<FromNode> {
+    ///
+    /// # Errors
+    /// The offer's. This node has no part then, so that the next connection brings it whole.
+    async fn take(&self, offer: Offer) -> Result<Option<FromNode>, OfferError> {
         let (node, path) = (self.node.clone(), self.config.plan.clone());
-        // Parsing a large plan takes a while, and so does the disk.
+        // Reading a large part takes a while, and so does the disk.
         let work = tokio::task::spawn_blocking(move || {
+            let base = lock(&node.part).take();
+            let bytes = offer.open(base.as_deref())?;
             let refused = |version: u64, why: &dyn std::fmt::Display| {
                 error!(plan = version, %why, "new plan refused; the node goes on with its plan");
                 Some(FromNode::Refused { version, why: plain(&why.to_string()) })
             };
-            let plan = match Plan::from_json(&text) {
-                Ok(plan) => plan,
-                Err(error) => return refused(0, &error),
+            let part = match NodePart::read(&bytes) {
+                Ok(part) => part,
+                Err(error) => return Ok(refused(0, &error)),
             };
-            let version = plan.version();
-            let taken = Manifests::of_plan(&plan).and_then(|new| node.take_anyway(&new));
+            let taken = node.take_part(&part);
+            *lock(&node.part) = Some(bytes.clone());
             match taken {
-                Ok(taken) => info!(plan = version, ?taken, "a new plan from the controller"),
-                Err(error) => return refused(version, &error),
+                Ok(taken) => info!(plan = part.version, ?taken, "a new plan from the controller"),
+                Err(error) => return Ok(refused(part.version, &error)),
             }
-            if let Err(error) = save_plan(&path, &text) {
+            if let Err(error) = save_plan(&path, &bytes) {
                 let path = path.display();
                 warn!(%path, %error, "the plan is not saved: the node will start with an older one");
             }
-            None
+            Ok(None)
         });
-        work.await.unwrap_or(None)
+        // A task that has ended otherwise has left no part here.
+        work.await.unwrap_or(Err(OfferError::Damaged))
     }
 
     fn state(&self) -> NodeState {

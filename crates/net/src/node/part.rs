@@ -1,11 +1,12 @@
 //! What a plan asks of one node.
 
 use super::place::{Entrance, KEPT, NodeSettings, Place};
-use super::setup::{Manifests, PathWay, PlanId, RunningNetwork, SetupError, ways};
-use oncewire_plan::DeviceId;
+use super::setup::{Manifests, PlanId, RunningNetwork, SetupError, ways};
 use oncewire_plan::engine::{
-    Allocation, Budget, Ingress, Queues, Ranges, Routes, Rules, SentPackets,
+    Allocation, Budget, Ingress, Queues, Ranges, Route, Routes, Rules, SentPackets,
 };
+use oncewire_plan::manifest::{IngressManifest, NodePart};
+use oncewire_plan::{DeviceId, NodeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -57,13 +58,13 @@ impl Part {
                     before: before.and_then(|at| number(way.nodes[at])),
                     after: way.nodes.get(at + 1).and_then(|&node| number(node)),
                     device: before.and_then(|at| way.route.devices[at]),
-                    queue: queue_of(rules, way),
+                    queue: queue_of(rules, way.id, way.ingress),
                     from: way.nodes[0],
                 },
             );
         }
         let queues: HashMap<u32, u32> =
-            ways.iter().map(|way| (way.id, queue_of(rules, way))).collect();
+            ways.iter().map(|way| (way.id, queue_of(rules, way.id, way.ingress))).collect();
         let here: BTreeSet<DeviceId> = places.values().filter_map(|place| place.device).collect();
         let mut devices = HashMap::new();
         for manifest in manifests.devices.iter().filter(|one| here.contains(&one.device())) {
@@ -72,28 +73,73 @@ impl Part {
         }
         let own = manifests.ingresses.iter().find(|one| one.name() == network.name(me));
         let begins = own.map(|manifest| {
-            let allocation = Arc::new(Allocation::of_ingress(manifest));
-            let bytes = manifest.paths().iter().flat_map(|path| &path.ranges);
-            let bytes = bytes.map(|range| range.bytes).fold(0, u64::saturating_add);
-            let mine: Vec<&PathWay> = ways.iter().filter(|way| way.nodes[0] == me).collect();
-            let mut at_nodes: HashMap<usize, BTreeSet<DeviceId>> = HashMap::new();
-            for way in &mine {
-                for (&node, device) in way.nodes[1..].iter().zip(&way.route.devices) {
-                    at_nodes.entry(node).or_default().extend(device);
-                }
-            }
-            let routes = mine.iter().map(|way| (way.id, way.route.clone())).collect();
-            let last = |way: &&PathWay| Some((*way.nodes.last()?, way.id));
-            Begins {
-                allocation,
-                bytes,
-                routes: Routes::numbered(routes),
-                paths: mine.iter().filter_map(last).collect(),
-                devices: at_nodes,
-                limits: network.network.links.len().max(network.network.nodes.len()),
-            }
+            let mine = ways.into_iter().filter(|way| way.nodes[0] == me);
+            let mine = mine.map(|way| (way.id, way.nodes[1..].to_vec(), way.route));
+            Begins::new(network, manifest, mine.collect())
         });
         Ok(Part { plan: manifests.id(), places, devices, begins })
+    }
+
+    /// What the plan of a controller asks of node `me`: this part of it. The device of a node has the
+    /// node's number.
+    ///
+    /// # Errors
+    /// [`SetupError`] if it is another node's, or does not fit the network.
+    pub(super) fn of_node(
+        network: &RunningNetwork,
+        me: usize,
+        part: &NodePart,
+        rules: Rules,
+    ) -> Result<Part, SetupError> {
+        if part.node.index() != me {
+            return Err(SetupError::OtherNode);
+        }
+        let neighbors = network.neighbors(me);
+        let number = |node: NodeId| {
+            let found = neighbors.binary_search(&node.index());
+            found.map_err(|_| SetupError::NoNeighbor(node.0))
+        };
+        let known = |node: NodeId| match node.index() < network.network.nodes.len() {
+            true => Ok(node.index()),
+            false => Err(SetupError::NoNeighbor(node.0)),
+        };
+        let device = DeviceId::new(me);
+        let mut places = HashMap::new();
+        for one in &part.passing {
+            let place = Place {
+                before: Some(number(one.before)?),
+                after: one.after.map(number).transpose()?,
+                device: one.has_device.then_some(device),
+                queue: queue_of(rules, one.id.0, one.from.0),
+                from: known(one.from)?,
+            };
+            places.insert(one.id.0, place);
+        }
+        let mut mine = Vec::with_capacity(part.own.len());
+        for one in &part.own {
+            let mut nodes = Vec::with_capacity(one.way.len());
+            for &(node, _) in &one.way {
+                let before = nodes.last().copied().unwrap_or(me);
+                if !network.has_link(before, known(node)?) {
+                    return Err(SetupError::NoNeighbor(node.0));
+                }
+                nodes.push(node.index());
+            }
+            let after = one.way.first().map(|&(node, _)| number(node)).transpose()?;
+            let queue = queue_of(rules, one.id.0, part.node.0);
+            places.insert(one.id.0, Place { before: None, after, device: None, queue, from: me });
+            let device = |&(node, has): &(NodeId, bool)| has.then_some(DeviceId(node.0));
+            mine.push((one.id.0, nodes, Route::through(one.way.iter().map(device).collect())));
+        }
+        let queue_of = |path| places.get(&path).map_or(path, |place: &Place| place.queue);
+        let ranges = Ranges::of_manifest(&part.device_manifest()?, queue_of);
+        // A device without ranges decodes, too, and is told of plans.
+        let has_device = part.passing.iter().any(|one| one.has_device);
+        let devices = has_device.then_some((device, ranges)).into_iter().collect();
+        let begins = part.ingress_manifest()?;
+        let begins = begins.map(|manifest| Begins::new(network, &manifest, mine));
+        let plan = PlanId { version: part.version, digest: part.digest };
+        Ok(Part { plan, places, devices, begins })
     }
 
     /// Bytes of memory for packets while this plan and the one before are honored: a queue has the
@@ -128,6 +174,31 @@ impl Part {
 }
 
 impl Begins {
+    /// What a manifest asks of an ingress, whose paths have these numbers, nodes after it, and routes.
+    fn new(
+        network: &RunningNetwork,
+        manifest: &IngressManifest,
+        mine: Vec<(u32, Vec<usize>, Route)>,
+    ) -> Begins {
+        let mut devices: HashMap<usize, BTreeSet<DeviceId>> = HashMap::new();
+        let mut paths = HashMap::new();
+        for (path, nodes, route) in &mine {
+            for (&node, device) in nodes.iter().zip(&route.devices) {
+                devices.entry(node).or_default().extend(device);
+            }
+            paths.extend(nodes.last().map(|&last| (last, *path)));
+        }
+        let routes = mine.into_iter().map(|(path, _, route)| (path, route)).collect();
+        Begins {
+            allocation: Arc::new(Allocation::of_ingress(manifest)),
+            bytes: manifest.bytes(),
+            routes: Routes::numbered(routes),
+            paths,
+            devices,
+            limits: network.network.links.len().max(network.network.nodes.len()),
+        }
+    }
+
     fn limits(&self) -> Vec<Budget> {
         vec![Budget { all: f64::INFINITY, caching: f64::INFINITY }; self.limits]
     }
@@ -172,10 +243,11 @@ impl Begins {
     }
 }
 
-/// The FIFO queue of a path's packets at a device.
-fn queue_of(rules: Rules, way: &PathWay) -> u32 {
+/// The FIFO queue of a path's packets at a device. Ingresses have numbers that stay while a plan is
+/// followed by others.
+fn queue_of(rules: Rules, path: u32, ingress: u32) -> u32 {
     match rules.queues {
-        Queues::Paths => way.id,
-        Queues::Ingress | Queues::Fair => way.ingress,
+        Queues::Paths => path,
+        Queues::Ingress | Queues::Fair => ingress,
     }
 }

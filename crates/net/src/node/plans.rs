@@ -9,6 +9,7 @@ use super::setup::{Manifests, PlanId, SetupError};
 use super::versions::{AGAIN, Next, Phase, Versions, beginning};
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{Node, Ranges};
+use oncewire_plan::manifest::NodePart;
 use oncewire_session::link::NodeKind;
 use std::collections::{BTreeSet, HashMap};
 
@@ -60,7 +61,17 @@ impl Machine {
     /// [`SetupError`] for a plan that is older than one that the node has, does not fit the network,
     /// or needs more memory than there is. The node goes on as before.
     pub fn take(&mut self, manifests: &Manifests) -> Result<Taken, SetupError> {
-        let (new, newest) = (manifests.id(), self.versions.newest());
+        let of_node =
+            |node: &Machine| Part::new(&node.network, node.me, manifests, node.settings.rules);
+        self.take_plan(manifests.id(), of_node)
+    }
+
+    fn take_plan(
+        &mut self,
+        new: PlanId,
+        part: impl Fn(&Machine) -> Result<Part, SetupError>,
+    ) -> Result<Taken, SetupError> {
+        let newest = self.versions.newest();
         if new == newest {
             return Ok(Taken::Known);
         }
@@ -70,7 +81,7 @@ impl Machine {
         if new.version < newest.version {
             return Err(SetupError::Stale { old: newest.version, new: new.version });
         }
-        let part = Part::new(&self.network, self.me, manifests, self.settings.rules)?;
+        let part = part(self)?;
         let before = match &self.versions.next {
             Some(next) => &next.part,
             None => &self.versions.current,
@@ -97,15 +108,18 @@ impl Machine {
         Ok(Taken::Begun)
     }
 
-    /// [`Machine::take`] for a plan that may be the first of another controller: one whose paths do not
-    /// go on with those of this node begins anew, with empty caches.
+    /// [`Machine::take`] for the part of a controller's plan. It may be another controller's than the one
+    /// before: a plan whose paths do not go on with those of this node begins anew, with empty caches.
     ///
     /// # Errors
     /// [`SetupError`], but not [`SetupError::Changed`].
-    pub fn take_anyway(&mut self, manifests: &Manifests) -> Result<Taken, SetupError> {
-        match self.take(manifests) {
+    pub fn take_part(&mut self, part: &NodePart) -> Result<Taken, SetupError> {
+        let of_node =
+            |node: &Machine| Part::of_node(&node.network, node.me, part, node.settings.rules);
+        let plan = PlanId { version: part.version, digest: part.digest };
+        match self.take_plan(plan, of_node) {
             Err(SetupError::Changed(_)) => {
-                let part = Part::new(&self.network, self.me, manifests, self.settings.rules)?;
+                let part = of_node(self)?;
                 self.fits(part.memory(None))?;
                 self.replace(part)?;
                 Ok(Taken::Replaced)

@@ -12,11 +12,13 @@ use crate::link::{
 };
 use crate::status::NodeStatus;
 use crate::sync::lock;
+use oncewire_plan::manifest::NodePart;
 use oncewire_plan::measure::Counts;
 use oncewire_session::link::SEAL;
 use ring::digest::{SHA256, digest};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use tracing::warn;
 
 /// Parameters of a node.
 #[derive(Clone, Debug)]
@@ -27,8 +29,10 @@ pub struct NodeConfig {
     pub network: RunningNetwork,
     /// Its name in the network.
     pub name: String,
-    /// The manifests of the plan: those of all nodes.
+    /// The manifests of the plan: those of all nodes. None with a controller.
     pub manifests: Manifests,
+    /// The part of the controller's plan that [`saved_plan`](super::saved_plan) found.
+    pub saved: Option<NodePart>,
     /// What the operator has given all nodes of the network, and nobody else: any bytes. The hash by
     /// which packets are told apart depends on it.
     pub network_secret: Vec<u8>,
@@ -53,8 +57,7 @@ pub struct NodeConfig {
     pub timing: Timing,
     /// Program and version, for the status.
     pub agent: String,
-    /// Its controller, if it has one; then its manifests may be none, or those of
-    /// [`saved_plan`](super::saved_plan).
+    /// Its controller, if it has one.
     pub controller: Option<MemberConfig>,
 }
 
@@ -96,6 +99,8 @@ pub struct RunningNode {
     pub(super) speeds: [Option<u64>; 2],
     pub(super) agent: String,
     controller: Option<Arc<Mutex<MemberStatus>>>,
+    /// The newest part of a plan that it has got: others may come as differences from it.
+    pub(super) part: Mutex<Option<Vec<u8>>>,
 }
 
 /// MTU of the access device: packets of this size fit a datagram on every hop, encoded or not.
@@ -145,6 +150,11 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     };
     let digest = network.digest();
     let mut machine = Machine::new(Arc::new(network), me, &manifests, settings, config.memory)?;
+    if let Some(saved) = &config.saved
+        && let Err(error) = machine.take_part(saved)
+    {
+        warn!(%error, "the saved plan does not fit; the controller will send another");
+    }
     if let Some(controller) = &config.controller
         && has_access
     {
@@ -177,6 +187,7 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
         speeds: [config.encodings, config.operations],
         agent: config.agent,
         controller,
+        part: Mutex::new(config.saved.map(|part| part.write())),
     })
 }
 
@@ -207,9 +218,9 @@ impl RunningNode {
         }
     }
 
-    /// [`Machine::take_anyway`], for plans of a controller.
-    pub(super) fn take_anyway(&self, manifests: &Manifests) -> Result<Taken, SetupError> {
-        self.hops.take_anyway(manifests)
+    /// [`Machine::take_part`].
+    pub(super) fn take_part(&self, part: &NodePart) -> Result<Taken, SetupError> {
+        self.hops.take_part(part)
     }
 
     /// Its plans, and the numbers of the neighbors that it is not connected with.

@@ -80,6 +80,17 @@ pub enum SetupError {
         "path {0} is another one in the new plan; was it made from the same topology, after the old plan?"
     )]
     Changed(u32),
+    /// The part of a controller's plan.
+    #[error(transparent)]
+    Part(#[from] oncewire_plan::manifest::PartError),
+    /// A controller's plan is the part of another node.
+    #[error("this part of a plan is another node's")]
+    OtherNode,
+    /// Paths go through nodes between which there is no link here.
+    #[error(
+        "a path through node number {0} of the topology, to which no link leads: was the plan made from the same topology?"
+    )]
+    NoNeighbor(u32),
     /// No memory for the fingerprint table.
     #[error("the engine cannot start: {0}")]
     Engine(#[source] Error),
@@ -201,7 +212,7 @@ impl RunningNetwork {
     }
 
     /// Whether a link leads from one node to another.
-    fn has_link(&self, from: usize, to: usize) -> bool {
+    pub(super) fn has_link(&self, from: usize, to: usize) -> bool {
         let mut links = self.network.links.iter();
         links.any(|link| (link.from.index(), link.to.index()) == (from, to))
     }

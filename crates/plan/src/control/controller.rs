@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Answer, FromNode, Join, NodeState, Offered, PlanRef, Question, Rates, Record, Report, Settings,
-    ToNode, Worth, messages, plain,
+    Answer, FromNode, Join, NodeState, Offer, PlanRef, Question, Rates, Record, Report, Settings,
+    ToNode, Worth, messages, part_hash, plain,
 };
-use crate::{Network, manifest::Plan};
+use crate::manifest::{Parts, Plan};
+use crate::{Network, NodeId};
 
 /// What a controller is told.
 #[derive(Debug)]
@@ -139,6 +140,8 @@ pub(super) struct Joined {
     pub(super) state: NodeState,
     /// The version that it was offered on this connection.
     pub(super) offered: u64,
+    /// Hash of the newest part that it has got.
+    pub(super) part: Option<u64>,
     pub(super) refused: Option<String>,
 }
 
@@ -152,8 +155,9 @@ pub struct Controller {
     pub(super) record: Record,
     /// The stored plan, by version and digest.
     pub(super) plan: PlanRef,
-    /// What nodes are offered, and of which plan that is.
-    offered: Option<(PlanRef, Offered)>,
+    /// The parts of this plan, and of the one before it: most nodes have that.
+    parts: Option<Parts>,
+    parts_before: Option<Parts>,
     pub(super) worth: Option<Worth>,
     pub(super) unreachable: Vec<(u32, u32)>,
     pub(super) basis: Option<Basis>,
@@ -190,7 +194,8 @@ impl Controller {
             nodes: network.nodes.iter().map(|_| Node::default()).collect(),
             ends,
             plan: PlanRef::default(),
-            offered: None,
+            parts: None,
+            parts_before: None,
             worth: None,
             unreachable: Vec::new(),
             basis: None,
@@ -212,6 +217,14 @@ impl Controller {
             controller.plan = reference(&controller.settings, plan);
             // It may not have reached all nodes.
             controller.rollout = Some(Rollout { began: now, ..Rollout::default() });
+            match Parts::new(plan, controller.plan.digest, &controller.network) {
+                Ok(parts) => controller.parts = Some(parts),
+                // Of a topology that has changed since: another one is needed.
+                Err(error) => {
+                    controller.failed = Some(format!("the stored plan does not fit: {error}"));
+                    controller.asked = true;
+                }
+            }
         }
         controller
     }
@@ -329,6 +342,7 @@ impl Controller {
             round_trip: None,
             state,
             offered: 0,
+            part: join.part,
             refused: None,
         });
         let report = self.settings.report / 1_000_000;
@@ -348,21 +362,21 @@ impl Controller {
 
     /// Offers the plan to a node that has an older one.
     fn offer(&mut self, at: usize, out: &mut Vec<Action>) {
-        let (Some(plan), Some(joined)) = (&self.record.plan, &mut self.nodes[at].joined) else {
+        let (Some(parts), Some(joined)) = (&self.parts, &mut self.nodes[at].joined) else {
             return;
         };
         let version = self.plan.version;
         if joined.state.newest().version < version && joined.offered < version {
             (joined.offered, joined.refused) = (version, None);
-            let plan = match &self.offered {
-                Some((known, offered)) if *known == self.plan => offered.clone(),
-                _ => {
-                    let offered = Offered::from(plan.to_json());
-                    self.offered = Some((self.plan, offered.clone()));
-                    offered
-                }
-            };
-            out.push(Action::Send(at, ToNode::Offer { plan }));
+            let node = NodeId::new(at);
+            let part = parts.part(node).write();
+            // Differences from what the node has, if that is known here.
+            let before = self.parts_before.as_ref().filter(|_| joined.part.is_some());
+            let before = before.map(|parts| parts.part(node).write());
+            let before = before.filter(|part| joined.part == Some(part_hash(part)));
+            let offer = Offer::new(&part, before.as_deref());
+            joined.part = Some(offer.hash);
+            out.push(Action::Send(at, ToNode::Offer(offer)));
         }
     }
 
@@ -486,6 +500,11 @@ impl Controller {
         self.record = record;
         let Some((basis, answer, reason)) = made else { return };
         self.plan = reference(&self.settings, &answer.plan);
+        self.parts_before = self.parts.take();
+        match Parts::new(&answer.plan, self.plan.digest, &self.network) {
+            Ok(parts) => self.parts = Some(parts),
+            Err(error) => self.fail(now, format!("a plan that cannot be divided: {error}"), out),
+        }
         self.worth = Some(answer.worth);
         self.basis = Some(Basis { at: now, ..basis });
         self.rollout = Some(Rollout { began: now, ..Rollout::default() });

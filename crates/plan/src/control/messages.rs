@@ -1,16 +1,15 @@
 //! What nodes and a controller say to each other: `docs/NETWORK.md`, "Controller".
 
-use std::sync::{Arc, OnceLock};
-
 use serde::{Deserialize, Serialize};
 
+use super::offer::{self, Offer};
 use crate::measure::Counts;
 
 /// Version of these messages.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// Most bytes of a message from a node.
 pub const MAX_FROM_NODE: usize = 2 << 20;
-/// Most bytes of a message to a node: a plan with all its paths.
+/// Most bytes of a message to a node: its part of a plan.
 pub const MAX_TO_NODE: usize = 64 << 20;
 /// Most pairs of egresses in a report.
 pub const MAX_PAIRS: usize = 8192;
@@ -114,6 +113,8 @@ pub struct Join {
     pub operations: Option<u64>,
     /// Program and version.
     pub agent: String,
+    /// Hash of the newest part of a plan that it has got: the next one may come as differences from it.
+    pub part: Option<u64>,
     /// Its plans.
     pub state: NodeState,
 }
@@ -166,41 +167,6 @@ pub enum FromNode {
     },
 }
 
-/// The JSON of a plan. All messages that offer it share it: that of a large network has megabytes, and
-/// goes to hundreds of nodes at once.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub struct Offered {
-    text: Arc<str>,
-    message: Arc<OnceLock<Arc<[u8]>>>,
-}
-
-impl From<String> for Offered {
-    fn from(text: String) -> Offered {
-        Offered { text: text.into(), message: Arc::default() }
-    }
-}
-
-impl From<Offered> for String {
-    fn from(offered: Offered) -> String {
-        offered.text.as_ref().into()
-    }
-}
-
-impl std::ops::Deref for Offered {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.text
-    }
-}
-
-impl PartialEq for Offered {
-    fn eq(&self, other: &Offered) -> bool {
-        self.text == other.text
-    }
-}
-
 /// A message from the controller to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -210,11 +176,9 @@ pub enum ToNode {
         /// Milliseconds between reports.
         report: u64,
     },
-    /// A plan to carry out.
-    Offer {
-        /// The plan, as [`Plan::to_json`](crate::manifest::Plan::to_json) writes it.
-        plan: Offered,
-    },
+    /// A plan to carry out: the part of it that the node needs. Of all messages, only this is no JSON.
+    #[serde(skip)]
+    Offer(Offer),
     /// The node is not welcome; the connection ends.
     Refuse {
         /// Why.
@@ -291,20 +255,25 @@ impl FromNode {
 }
 
 impl ToNode {
-    /// The message as JSON. That of a plan is written once, for all nodes.
-    pub fn write(&self) -> Arc<[u8]> {
+    /// The message as bytes.
+    pub fn write(&self) -> Vec<u8> {
         match self {
-            ToNode::Offer { plan } => plan.message.get_or_init(|| write(self).into()).clone(),
-            _ => write(self).into(),
+            ToNode::Offer(offer) => offer.write(),
+            _ => write(self),
         }
     }
 
-    /// A message from JSON.
+    /// A message from bytes.
     ///
     /// # Errors
     /// [`MessageError`].
     pub fn read(bytes: &[u8]) -> Result<ToNode, MessageError> {
-        read(bytes, MAX_TO_NODE)
+        match bytes.first() {
+            Some(&(offer::WHOLE | offer::DIFFERENCES)) if bytes.len() <= MAX_TO_NODE => {
+                Ok(ToNode::Offer(Offer::read(bytes)?))
+            }
+            _ => read(bytes, MAX_TO_NODE),
+        }
     }
 }
 
@@ -328,6 +297,7 @@ mod tests {
             encodings: None,
             operations: None,
             agent: "oncewire".into(),
+            part: Some(u64::MAX),
             state: state.clone(),
         };
         let report = Report {
@@ -348,7 +318,8 @@ mod tests {
         }
         for message in [
             ToNode::Accept { report: 1000 },
-            ToNode::Offer { plan: "{\"a\"".to_owned().into() },
+            ToNode::Offer(Offer::new(b"part", None)),
+            ToNode::Offer(Offer::new(b"part", Some(b"other"))),
             ToNode::Refuse { why: String::new() },
         ] {
             assert_eq!(ToNode::read(&message.write()).unwrap(), message);

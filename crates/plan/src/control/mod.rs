@@ -14,6 +14,7 @@
 mod controller;
 mod decide;
 mod messages;
+mod offer;
 mod question;
 mod record;
 mod settings;
@@ -24,8 +25,9 @@ mod view;
 pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout};
 pub use messages::{
     FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_VERSION,
-    MAX_WORD, MessageError, NodeState, Offered, PlanRef, Report, ToNode, plain,
+    MAX_WORD, MessageError, NodeState, PlanRef, Report, ToNode, plain,
 };
+pub use offer::{Offer, OfferError, part_hash};
 pub use question::{Answer, Means, Question, Rates, Worth};
 pub use record::{Record, RecordError};
 pub use settings::Settings;

@@ -1,8 +1,8 @@
 //! A controller and nodes without sockets; the nodes take plans as real ones do, in short.
 
 use super::*;
-use crate::manifest::Plan;
-use crate::{Unwatched, topology};
+use crate::manifest::{NodePart, Parts, Plan};
+use crate::{NodeId, Unwatched, topology};
 use std::collections::VecDeque;
 
 /// A ring of four with a chord, so that there are ways round each link.
@@ -24,6 +24,8 @@ fn reference(plan: &Plan) -> PlanRef {
 struct Toy {
     plan: PlanRef,
     next: Option<PlanRef>,
+    /// The newest part that it has got.
+    part: Option<Vec<u8>>,
     down: Vec<u32>,
     is_dead: bool,
     /// It cannot reach the controller.
@@ -44,11 +46,16 @@ struct World {
     kill: Option<u32>,
     can_store: bool,
     offers: usize,
+    /// Offers that were differences.
+    differences: u32,
+}
+
+fn network() -> crate::Network {
+    topology::json(MAP).unwrap()
 }
 
 fn start(record: Record, now: u64) -> Controller {
-    let network = topology::json(MAP).unwrap();
-    Controller::new(Settings::new("net".into(), digest), network, vec![true; 4], record, now)
+    Controller::new(Settings::new("net".into(), digest), network(), vec![true; 4], record, now)
 }
 
 impl World {
@@ -63,6 +70,7 @@ impl World {
             kill: None,
             can_store: true,
             offers: 0,
+            differences: 0,
         }
     }
 
@@ -125,12 +133,20 @@ impl World {
                 assert_eq!(report, 10_000);
                 Some(Input::From(at, FromNode::State(self.state(at))))
             }
-            ToNode::Offer { plan } => {
+            ToNode::Offer(offer) => {
                 self.offers += 1;
-                let plan = Plan::from_json(&plan).unwrap();
+                let bytes = offer.open(self.nodes[at].part.as_deref()).unwrap();
+                self.differences += u32::from(offer.base.is_some());
+                let part = NodePart::read(&bytes).unwrap();
                 // It is on disk before any node knows it.
-                assert_eq!(self.disk.plan.as_ref(), Some(&plan));
-                let (node, new) = (&mut self.nodes[at], reference(&plan));
+                let plan = self.disk.plan.as_ref().unwrap();
+                let (node, new) = (&mut self.nodes[at], reference(plan));
+                assert_eq!((part.version, part.digest), (new.version, new.digest));
+                assert_eq!(
+                    part,
+                    Parts::new(plan, new.digest, &network()).unwrap().part(NodeId::new(at))
+                );
+                node.part = Some(bytes);
                 let newest = node.next.unwrap_or(node.plan);
                 assert!(new.version > newest.version, "{new:?} after {newest:?}");
                 if newest.version == 0 || new.version > newest.version + 1 {
@@ -169,6 +185,7 @@ impl World {
                     encodings: None,
                     operations: None,
                     agent: "toy".into(),
+                    part: self.nodes[at].part.as_deref().map(part_hash),
                     state: self.state(at),
                 };
                 self.step(Input::From(at, FromNode::Join(join)));
@@ -357,6 +374,47 @@ fn a_node_that_is_away_holds_up_no_plan() {
     assert_eq!((caches(&world), ended(&world)), ((12, false), (true, Phase::Away)));
 }
 
+/// A node that has the plan before gets differences from it, whatever controller sends them; others get
+/// their whole part.
+#[test]
+fn nodes_get_what_they_lack() {
+    let mut world = World::new();
+    world.until_done(1);
+    assert_eq!((world.offers, world.differences), (4, 0));
+    world.step(Input::PlanNow);
+    world.until_done(2);
+    assert_eq!((world.offers, world.differences), (8, 4));
+    // Another controller, with what is on disk.
+    world.restart();
+    (0..40).for_each(|_| world.second());
+    world.step(Input::PlanNow);
+    world.until_done(3);
+    assert_eq!((world.offers, world.differences), (12, 8));
+    // A node that has lost its part, and one with the part of an older plan.
+    world.nodes[0].part = None;
+    world.nodes[1].part = Some(vec![1, 2, 3]);
+    for node in [0, 1] {
+        world.nodes[node].is_joined = false;
+        world.step(Input::Gone(node));
+    }
+    (0..5).for_each(|_| world.second());
+    world.step(Input::PlanNow);
+    world.until_done(4);
+    assert_eq!((world.offers, world.differences), (16, 10));
+}
+
+/// A plan of another topology is replaced as soon as a node has joined.
+#[test]
+fn a_stored_plan_that_does_not_fit_is_replaced() {
+    let mut world = World::new();
+    world.until_done(1);
+    let plan = world.disk.plan.as_ref().unwrap().to_json().replace("\"D\"", "\"X\"");
+    world.disk.plan = Some(Plan::from_json(&plan).unwrap());
+    world.restart();
+    assert!(world.controller.view(world.now).failed.unwrap().contains('X'));
+    world.until_done(2);
+}
+
 /// A plan follows a dead node as soon as its neighbors have noticed, and not one plan for each.
 #[test]
 fn a_dead_node_is_gone_round_at_once() {
@@ -415,6 +473,7 @@ fn strangers_are_refused() {
         encodings: None,
         operations: None,
         agent: String::new(),
+        part: None,
         state: NodeState::default(),
     };
     let refused = |controller: &mut Controller, message: FromNode| {
@@ -424,7 +483,7 @@ fn strangers_are_refused() {
         actions.iter().any(is_refusal) && actions.iter().any(|one| matches!(one, Action::Close(0)))
     };
     for wrong in [
-        Join { format: 2, ..good.clone() },
+        Join { format: FORMAT + 1, ..good.clone() },
         Join { name: "B".into(), ..good.clone() },
         Join { network: "other".into(), ..good.clone() },
     ] {

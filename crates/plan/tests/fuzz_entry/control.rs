@@ -3,12 +3,12 @@
 use std::fmt::Display;
 
 use oncewire_plan::{
-    Unwatched,
+    NodeId, Unwatched,
     control::{
-        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, Question, Record, Settings,
-        ToNode,
+        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, Offer, Question, Record,
+        Settings, ToNode, part_hash,
     },
-    manifest::Plan,
+    manifest::{NodePart, Parts, Plan},
     topology,
 };
 
@@ -20,12 +20,13 @@ const NODES: usize = 4;
 const MOST_PLANS: usize = 3;
 
 /// The first byte says what the rest is: what a controller says to a node, what a controller has stored,
-/// or a history of a controller, a line for each event.
+/// the part of a plan for a node, or a history of a controller, a line for each event.
 pub(crate) fn run(input: &[u8]) {
     let Some((&kind, rest)) = input.split_first() else { return };
     match kind {
         b'n' => to_node(rest),
         b'r' => record(rest),
+        b'p' => part(rest),
         _ => History::new().run(rest),
     }
 }
@@ -40,12 +41,22 @@ fn to_node(input: &[u8]) {
     match ToNode::read(input) {
         Ok(message) => {
             assert_eq!(ToNode::read(&message.write()).expect("what is written is read"), message);
-            if let ToNode::Offer { plan } = message
-                && let Ok(plan) = Plan::from_json(&plan)
-            {
-                let again = Plan::from_json(&plan.to_json());
-                assert_eq!(again.expect("what is written is read"), plan);
+            if let ToNode::Offer(offer) = message {
+                match offer.open(None) {
+                    Ok(bytes) => part(&bytes),
+                    Err(error) => is_line(&error),
+                }
             }
+        }
+        Err(error) => is_line(&error),
+    }
+}
+
+fn part(input: &[u8]) {
+    match NodePart::read(input) {
+        Ok(part) => {
+            assert_eq!(part.write(), input, "parts have one form");
+            assert!(part.device_manifest().is_ok() && part.ingress_manifest().is_ok());
         }
         Err(error) => is_line(&error),
     }
@@ -114,6 +125,7 @@ impl History {
                     encodings: None,
                     operations: Some(1),
                     agent: String::new(),
+                    part: None,
                     state: NodeState::default(),
                 };
                 self.step(Input::From(digit, FromNode::Join(join)));
@@ -169,12 +181,18 @@ impl History {
                 Action::Send(node, message) => {
                     assert!(node < NODES);
                     assert_eq!(ToNode::read(&message.write()).expect("it is read"), message);
-                    if let ToNode::Offer { plan } = message {
+                    if let ToNode::Offer(offer) = message {
                         // No node knows of what is not on disk.
-                        let plan = Plan::from_json(&plan).expect("a plan");
                         let stored = self.stored.as_deref().expect("something is stored");
                         let stored = Record::from_json(stored).expect("a record");
-                        assert_eq!(stored.plan, Some(plan));
+                        let plan = stored.plan.expect("a plan is stored");
+                        let network = topology::json(MAP).expect("a map");
+                        let parts = Parts::new(&plan, digest(&plan), &network).expect("parts");
+                        let part = parts.part(NodeId::new(node)).write();
+                        assert_eq!(offer.hash, part_hash(&part));
+                        if offer.base.is_none() {
+                            assert_eq!(offer.open(None).as_ref(), Ok(&part));
+                        }
                     }
                 }
                 Action::Close(node) => assert!(node < NODES),
@@ -211,9 +229,15 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let state = String::from_utf8(FromNode::State(done).write()).expect("text");
     let report = r#"{"report":{"nanoseconds":10000000000,"volumes":[[3,10000000],[1,100]],"pairs":[[3,3,90000,9000000]],"copies":1.5,"left_out":0,"entered":9,"encoded":5}}"#;
     let joined = "hj0\nj1\nj2\nj3\nt1\na\nw\n";
-    let offer = ToNode::Offer { plan: plan.to_json().into() };
+    let network = topology::json(MAP).expect("a map");
+    let parts = Parts::new(&plan, digest(&plan), &network).expect("parts");
+    let part = parts.part(NodeId(0)).write();
+    let offer = ToNode::Offer(Offer::new(&part, None));
+    let differences = ToNode::Offer(Offer::new(&part, Some(&parts.part(NodeId(1)).write())));
     let seeds = vec![
         ("offer", [b"n", &offer.write()[..]].concat()),
+        ("differences", [b"n", &differences.write()[..]].concat()),
+        ("part", [b"p", &part[..]].concat()),
         ("accept", [b"n", &ToNode::Accept { report: 10_000 }.write()[..]].concat()),
         ("record", format!("r{record}").into_bytes()),
         (
@@ -234,7 +258,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
         ("alone", b"hj2\nt9\nt9\na\nw\ng2\nj2\nt9\nj2\nt9\nu2\n".to_vec()),
         (
             "strange",
-            br#"hm0{"join":{"format":1,"name":"A","network":"net","memory":18446744073709551615,"agent":"x","state":{"current":{"version":18446744073709551615,"digest":0},"next":null,"waiting":null,"settled":true,"down":[]}}}
+            br#"hm0{"join":{"format":2,"name":"A","network":"net","memory":18446744073709551615,"agent":"x","part":7,"state":{"current":{"version":18446744073709551615,"digest":0},"next":null,"waiting":null,"settled":true,"down":[]}}}
 m0{"report":{"nanoseconds":100000000,"volumes":[[1,18446744073709551615],[2,1]],"pairs":[[1,1,1,18446744073709551615],[2,1,18446744073709551615,1]],"copies":1e308,"left_out":0,"entered":0,"encoded":0}}
 m0{"refused":{"version":7,"why":"\u0007"}}
 j1

@@ -5,8 +5,9 @@ use super::*;
 use crate::node::plan_digest;
 use oncewire_plan::control::{
     Action, Controller, FORMAT as CONTROL, FromNode, Input, Join, NodeState, PlanRef, Record,
-    Report, Settings, ToNode,
+    Report, Settings, ToNode, part_hash,
 };
+use oncewire_plan::manifest::NodePart;
 use std::collections::{BTreeMap, VecDeque};
 
 const STEP: u64 = 200_000_000;
@@ -28,7 +29,7 @@ struct Controlled {
     away: [bool; 5],
     /// What is on the disk of the controller, and of each node.
     disk: Record,
-    plans: [Option<Plan>; 5],
+    parts: [Option<Vec<u8>>; 5],
     /// Chance that the controller is killed before each thing that it does.
     kill: f64,
     kills: u32,
@@ -57,7 +58,7 @@ impl Controlled {
             joined: [false; 5],
             away: [false; 5],
             disk: Record::default(),
-            plans: [const { None }; 5],
+            parts: [const { None }; 5],
             kill: 0.0,
             kills: 0,
             delivered: 0,
@@ -69,11 +70,12 @@ impl Controlled {
     }
 
     fn start_node(&mut self, node: usize) {
-        let manifests = self.plans[node].as_ref().map(|plan| Manifests::of_plan(plan).unwrap());
-        let manifests = manifests.unwrap_or_default();
+        let (network, none) = (self.network.clone(), Manifests::default());
         let settings = NodeSettings { seed: SEED, ..NodeSettings::default() };
-        let mut machine =
-            Machine::new(self.network.clone(), node, &manifests, settings, Some(600_000)).unwrap();
+        let mut machine = Machine::new(network, node, &none, settings, Some(600_000)).unwrap();
+        if let Some(part) = &self.parts[node] {
+            machine.take_part(&NodePart::read(part).unwrap()).unwrap();
+        }
         machine.measure(1 << 20).unwrap();
         self.nodes[node] = Some(machine);
         self.joined[node] = false;
@@ -127,14 +129,14 @@ impl Controlled {
                     return;
                 }
                 match action {
-                    Action::Send(node, ToNode::Offer { plan })
+                    Action::Send(node, ToNode::Offer(offer))
                         if self.nodes[node].is_some() && !self.away[node] =>
                     {
-                        let plan = Plan::from_json(&plan).unwrap();
+                        let part = offer.open(self.parts[node].as_deref()).unwrap();
                         let machine = self.nodes[node].as_mut().unwrap();
-                        let manifests = Manifests::of_plan(&plan).unwrap();
-                        machine.take_anyway(&manifests).expect("a plan that fits");
-                        self.plans[node] = Some(plan);
+                        let read = NodePart::read(&part).unwrap();
+                        machine.take_part(&read).expect("a plan that fits");
+                        self.parts[node] = Some(part);
                     }
                     Action::Send(_, ToNode::Refuse { why }) => panic!("{why}"),
                     Action::Send(..) | Action::Note(..) => {}
@@ -248,6 +250,7 @@ impl Controlled {
                     encodings: None,
                     operations: None,
                     agent: "test".into(),
+                    part: self.parts[at].as_deref().map(part_hash),
                     state: self.state(at),
                 };
                 self.joined[at] = true;
