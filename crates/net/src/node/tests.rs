@@ -58,6 +58,23 @@ impl World {
         Emulation::new(&self.instance, scheme, settings).expect("an emulation")
     }
 
+    /// A packet as the emulator takes it.
+    fn entering(&self, (from, to, packet): &(usize, usize, Vec<u8>), time: u64) -> Packet {
+        let headers = Headers::parse(packet).unwrap();
+        let path = self.instance.paths.iter().position(|path| {
+            let begins = self.instance.ingresses[path.ingress as usize].node.index();
+            (begins, path.egress.index()) == (*from, *to)
+        });
+        let (header, payload) = packet.split_at(headers.total());
+        Packet {
+            time,
+            path: path.unwrap() as u32,
+            header: invariant(packet, &headers),
+            header_bytes: header.len() as u32,
+            payload: payload.into(),
+        }
+    }
+
     /// Carries a packet that enters at a node, drops what `lose` says, and returns what left.
     fn carry(
         &mut self,
@@ -162,23 +179,10 @@ fn nodes_do_what_the_emulator_does() {
     let mut world = World::new();
     let other = World::new();
     let mut emulation = other.emulation();
-    let hash_of = |packet: &[u8]| Headers::parse(packet).unwrap();
     let (mut on_links, mut plain) = (OnLinks::new(), 0u64);
     for (number, (from, to, packet)) in traffic(6000, 3).iter().enumerate() {
         let now = number as u64 * 1_000_000;
-        let headers = hash_of(packet);
-        let path = world.instance.paths.iter().position(|path| {
-            let begins = world.instance.ingresses[path.ingress as usize].node.index();
-            (begins, path.egress.index()) == (*from, *to)
-        });
-        let (header, payload) = packet.split_at(headers.total());
-        let entering = Packet {
-            time: now,
-            path: path.unwrap() as u32,
-            header: invariant(packet, &headers),
-            header_bytes: header.len() as u32,
-            payload: payload.into(),
-        };
+        let entering = world.entering(&(*from, *to, packet.clone()), now);
         emulation.push(&entering).expect("it is carried");
         let left = world.carry(*from, packet, now, &mut on_links, || false);
         assert_eq!(left, [(*to, packet.clone())], "packet {number}");

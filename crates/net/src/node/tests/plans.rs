@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::node::part::Part;
+use crate::node::record::NOTICE;
 use oncewire_plan::Solution;
+use oncewire_plan::emulate::{Change, Event, Rollout};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A world whose hops hold what is on its way.
@@ -19,6 +21,8 @@ struct Live {
     plans: Vec<Plan>,
     /// The version of each node's plan on its disk.
     on_disk: [usize; 5],
+    /// Bytes of packets with their shims on all links, and of notices and answers.
+    carried: (u64, u64),
 }
 
 impl Live {
@@ -46,7 +50,8 @@ impl Live {
         }
         let on_disk = [0; 5];
         let (hops, open) = (BTreeMap::new(), Vec::new());
-        Live { world, hops, random, loss, lost: 0, now: 0, open, plans: all, on_disk }
+        let carried = (0, 0);
+        Live { world, hops, random, loss, lost: 0, now: 0, open, plans: all, on_disk, carried }
     }
 
     fn manifests(&self, plan: usize) -> Manifests {
@@ -89,7 +94,14 @@ impl Live {
                     let found = self.open.iter().position(of);
                     self.open.swap_remove(found.expect("a packet that entered, for this node"));
                 }
-                Step::Send { to, .. } => {
+                Step::Send { to, kind, bits, body } => {
+                    if *kind == NodeKind::Path && *bits < NOTICE {
+                        let (_, packet) = read(*bits, body);
+                        let bytes = packet.shim.len() + packet.header.len() + packet.literals.len();
+                        self.carried.0 += bytes as u64;
+                    } else {
+                        self.carried.1 += body.len() as u64;
+                    }
                     let next = self.world.network.neighbors(at)[*to];
                     match self.random.f64() < self.loss {
                         true => self.lost += 1,
@@ -186,6 +198,68 @@ fn new_plans_under_load_lose_nothing() {
         assert_eq!(sum.plans, 5 * 11);
         assert!(sum.decoded > 2000, "{sum:?}");
     }
+}
+
+/// A hundred plans, each brought in while packets are on their way: none is lost, wrong or sent again, and
+/// nodes save within a point of what the emulator does with the same packets and the same plans.
+#[test]
+fn a_hundred_plans_save_what_the_emulator_does() {
+    const PLANS: usize = 101;
+    const PACKETS: usize = 200;
+    let mut live = Live::new(5, PLANS, 0.0);
+    let other = World { plan: live.plans[0].clone(), ..World::new() };
+    let mut emulation = other.emulation();
+    live.settle(0);
+    let mut packets = traffic((PLANS * PACKETS) as u32, 50).into_iter();
+    let mut in_flight = 0;
+    for plan in 0..PLANS {
+        if plan > 0 {
+            // The emulator's devices learn of it at random times, too, and then its ingresses.
+            let allocation = Allocation::of_plan(&live.plans[plan]);
+            let rollout = Rollout { stagger: 50_000_000, transition: 50_000_000 };
+            let change = Change::Manifests { allocation, rollout };
+            emulation.schedule(Event { time: live.now + 1_000_000, change }).unwrap();
+        }
+        let told_at: Vec<usize> = (0..5).map(|_| live.random.usize(..50)).collect();
+        for (number, packet) in packets.by_ref().take(PACKETS).enumerate() {
+            live.now += 1_000_000;
+            for node in (0..5).filter(|&node| plan > 0 && told_at[node] == number) {
+                assert_eq!(live.take(node, plan), Taken::Begun);
+                in_flight += live.hops.values().map(VecDeque::len).sum::<usize>();
+            }
+            emulation.push(&other.entering(&packet, live.now)).unwrap();
+            live.enter(&packet);
+            if number % 10 == 0 {
+                live.tick();
+            }
+            // About as many as come: hops are never empty for long.
+            for _ in 0..live.random.usize(..7) {
+                live.step();
+            }
+        }
+        live.settle(plan);
+    }
+    assert_eq!(live.open, [], "every packet has left as it entered");
+    let sum = live.world.sum();
+    assert_eq!(
+        (sum.undecodable, sum.damaged, sum.resent, sum.violations, sum.wrong_neighbor),
+        (0, 0, 0, 0, 0)
+    );
+    assert_eq!((sum.plans, sum.delivered), (500, (PLANS * PACKETS) as u64));
+    assert!(in_flight > 500, "{in_flight} records were on their way while nodes learned of plans");
+    let report = emulation.report();
+    assert_eq!(report.updates, 100);
+    let links = report.links.iter();
+    let (before, after) = links.fold((0, 0), |sum, link| (sum.0 + link.before, sum.1 + link.after));
+    let saved = |after: u64| 100.0 * (1.0 - after as f64 / before as f64);
+    let (ours, emulated) = (saved(live.carried.0), saved(after));
+    println!(
+        "saved: {ours:.2} % by nodes, {emulated:.2} % by the emulator; {} bytes of notices, {:.2} % of {before}",
+        live.carried.1,
+        100.0 * live.carried.1 as f64 / before as f64
+    );
+    assert!((ours - emulated).abs() < 1.0, "{ours:.2} % by nodes, {emulated:.2} % by the emulator");
+    assert!(emulated > 10.0, "{emulated:.2} %");
 }
 
 /// With losses, and nodes that restart with an old or a new plan, every plan is brought in, and nothing
