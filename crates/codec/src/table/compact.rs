@@ -164,11 +164,17 @@ impl<T: Slot> CompactTable<T> {
     /// Twice as many slots in use. A fingerprint's new index is twice the old one, or one more.
     #[cold]
     fn double(&mut self) {
-        for index in (0..self.used).rev() {
-            let slot = self.slots[index];
-            self.slots[2 * index] = slot;
-            self.slots[2 * index + 1] = slot;
+        // From the end, in parts whose places before and after do not overlap.
+        let mut end = self.used;
+        while end > 1 {
+            let begin = end.div_ceil(2);
+            let (before, after) = self.slots[..2 * end].split_at_mut(2 * begin);
+            for (pair, &slot) in after.chunks_exact_mut(2).zip(&before[begin..end]) {
+                pair.fill(slot);
+            }
+            end = begin;
         }
+        self.slots[1] = self.slots[0];
         self.used *= 2;
     }
 

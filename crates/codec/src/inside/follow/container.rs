@@ -10,6 +10,8 @@ use crate::inside::follow::http2::data_before;
 pub(in crate::inside) const MAX_HEADER: usize = 2 << 10;
 /// Bytes examined to tell whether content is compressed.
 pub(in crate::inside) const PROBE: usize = 16;
+/// Bytes between two probes for compressed content.
+pub(in crate::inside) const PROBE_STRIDE: usize = 512;
 
 /// The framing that divides a stream into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,14 @@ pub(in crate::inside) fn is_dense(content: &[u8]) -> bool {
         half.first_chunk().map_or(0, |half| (u64::from_le_bytes(*half) & HIGH).count_ones())
     };
     (4..=13).contains(&(count(low) + count(high)))
+}
+
+/// Whether content looks compressed wherever it is probed, but for one place in eight: programs and
+/// other binary files do here and there.
+pub(in crate::inside) fn is_dense_throughout(content: &[u8]) -> bool {
+    let probes = content.chunks_exact(PROBE_STRIDE);
+    let count = probes.len();
+    8 * probes.filter(|probe| is_dense(probe)).count() >= 7 * count
 }
 
 /// The first signature that begins in `data[from..to]`, and the framing of its stream.
@@ -230,4 +240,21 @@ fn gzip_header(data: &[u8], flags: u8) -> Option<usize> {
         }
     }
     Some(if flags & 2 != 0 { at + 2 } else { at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oncewire_testkit::content::{incompressible, text_like};
+
+    #[test]
+    fn content_is_dense_throughout_if_few_places_are_not() {
+        let (noise, text) = (incompressible(1, 64 << 10), text_like(1, 64 << 10));
+        let with_text = |bytes: usize| [&text[..bytes], &noise[bytes..]].concat();
+        assert!(is_dense_throughout(&noise) && is_dense_throughout(&with_text(6 << 10)));
+        assert!(!is_dense_throughout(&with_text(12 << 10)) && !is_dense_throughout(&text));
+        // What is seen last does not decide.
+        assert!(is_dense(&with_text(12 << 10)));
+        assert!(is_dense_throughout(&[noise, b"short".to_vec()].concat()));
+    }
 }

@@ -5,7 +5,8 @@
 
 use crate::deflate::{BitReader, Code, Stop};
 use crate::inside::follow::container::{
-    Framing, Header, MAX_HEADER, PROBE, container_header, is_dense, signature,
+    Framing, Header, MAX_HEADER, PROBE, PROBE_STRIDE, container_header, is_dense,
+    is_dense_throughout, signature,
 };
 use crate::inside::follow::cut::Walk;
 use crate::inside::follow::frames::{self, Frame};
@@ -20,8 +21,6 @@ use std::sync::Arc;
 const SEEK_CARRY: usize = 16;
 /// Most bytes between two pieces of a stream.
 const MAX_BETWEEN: usize = 64;
-/// Bytes between two probes for compressed content.
-const PROBE_STRIDE: usize = 512;
 /// The same within compressed content that is not searched.
 const DENSE_STRIDE: usize = 2 << 10;
 /// Blocks up to this length are searched entirely.
@@ -364,7 +363,8 @@ impl Opener {
 
     /// Searches compressed content in which no stream begins for a block of one that began before.
     fn middle(&mut self, piece: &Piece<'_>, bit: u64, opened: &mut Opened) -> Option<Next> {
-        if !self.is_dense {
+        let rest = piece.data.get((bit / 8) as usize..)?;
+        if !self.is_dense || !is_dense_throughout(rest) {
             return None;
         }
         let found = self.middles.find(piece, bit, &mut opened.work)?;
