@@ -74,7 +74,7 @@ pub const COMPACT_LIMIT: u64 = 1 << 30;
 const FIRST_SLOTS: usize = 1 << 13;
 
 /// Slots in use for each fingerprint stored, at least, while not all are.
-const SLOTS_EACH: usize = 32;
+const SLOTS_EACH: usize = 8;
 
 /// Largest table that grows, in bytes. The last step takes as long as writing all of it, and a
 /// larger one would keep a block waiting for too long.
