@@ -278,3 +278,28 @@ fn what_memory_has_forgotten_is_read_from_both_disks() {
     eprintln!("100 MB through 32 MiB of memory: {first} bytes on the wire, then {again}");
     assert!(again < first / 20, "{again} of {first}");
 }
+
+#[test]
+fn what_lay_on_disk_before_a_restart_is_found_again() {
+    let disk = tempfile::tempdir().expect("a directory");
+    let contents: Vec<_> = (0..4).map(|nth| incompressible(190 + nth, 20_000_000)).collect();
+    let plan = contents.iter().fold(Plan::new(), |plan, one| plan.to(sender(one.clone())));
+    let (mut tunnel, _) = stored(plan, disk.path(), &["--store-per-peer", "480M"]);
+    for (way, content) in contents.iter().enumerate() {
+        assert_same(&fetch(tunnel.way(way)).unwrap(), content, "first");
+    }
+    tunnel.committed(80_000_000);
+    tunnel.kill_both();
+    // What memory has room for, and then the rest, so that it is found.
+    wait_until("all was read", || {
+        tunnel.serve.status()["store"]["device_read_bytes"].as_u64() >= Some(80_000_000)
+    });
+    let mut again = 0;
+    for (way, content) in contents.iter().enumerate() {
+        let (got, cost) = tunnel.cost(|| fetch(tunnel.way(way)).unwrap());
+        assert_same(&got, content, "again");
+        again += cost;
+    }
+    eprintln!("80 MB through 32 MiB of memory: {again} bytes on the wire after kill -9");
+    assert!(again < 4_000_000, "{again}");
+}

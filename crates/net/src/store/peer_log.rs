@@ -5,7 +5,7 @@ use oncewire_flash::store::{
     AppendError, DiskLog, LogName, NewLog, Peer, Store, StoreError, layout,
 };
 use oncewire_session::{Config, Epoch, FinishedLog, Piece, Place, RestoreError, RestoredLog};
-use oncewire_session::{Side, Unwritten};
+use oncewire_session::{Run, Side, Unwritten};
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,6 +32,13 @@ pub(super) struct PeerLog {
     gone: Range<u64>,
     /// The newest piece was not stored, to spare the device.
     passes: bool,
+}
+
+/// Content that was stored by an earlier process.
+pub(super) struct Found {
+    pub(super) start: u64,
+    pub(super) content: Option<Vec<u8>>,
+    pub(super) owners: Vec<Run>,
 }
 
 /// Seconds since 1970.
@@ -175,7 +182,7 @@ impl PeerLog {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         self.passes = false;
         log.append(piece.offset, &piece.bytes).map_err(failed)?;
-        record.append(piece);
+        record.append(piece, fill.low);
         self.dirty.get_or_insert(now);
         self.bytes += piece.bytes.len() as u64;
         if self.bytes >= COMMIT_BYTES { self.commit() } else { Ok(()) }
@@ -209,6 +216,23 @@ impl PeerLog {
         let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
         log.read(range.start, &mut bytes).ok()?;
         Some(bytes)
+    }
+
+    /// The newest content of a range of a log, `most` bytes at most: where it begins, its bytes,
+    /// unless they cannot be read, and whose they are. `None` if it is another log.
+    pub(super) fn newest(&mut self, id: u64, range: Range<u64>, most: u64) -> Option<Found> {
+        let (log, record) = (self.log.as_mut()?, self.record.as_ref()?);
+        if record.log.header.epoch.log != id {
+            return None;
+        }
+        let fill = log.fill();
+        let (start, is_there) = record.newest(&range, fill.low, most);
+        let range = start..range.end;
+        let content = is_there.then(|| {
+            let mut bytes = vec![0; usize::try_from(range.end - start).ok()?];
+            log.read(start, &mut bytes).ok().map(|()| bytes)
+        });
+        Some(Found { start, content: content.flatten(), owners: record.owners(&range) })
     }
 
     /// Bytes that are not stored between what is.

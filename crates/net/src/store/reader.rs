@@ -1,8 +1,10 @@
-//! The threads that read what lies only on disk, while sessions last.
+//! The threads that read what lies only on disk, while sessions last; and, when there is nothing
+//! else to do, what an earlier process stored, so that it is found.
 
 use super::Shared;
 use super::peer_log::unix_time;
 use crate::sync::lock;
+use oncewire_flash::store::layout::UNIT_CONTENT;
 use oncewire_flash::store::{Peer, StoreError};
 use oncewire_session::{FetchId, Side};
 use std::collections::VecDeque;
@@ -16,6 +18,8 @@ const THREADS: usize = 2;
 const MOST: usize = 4096;
 /// How long content is waited for that is not written yet: no session waits longer.
 const WRITES: Duration = Duration::from_millis(400);
+/// Content that is read at once so that it is found, in bytes: sessions wait for that, too.
+const FOUND: u64 = 4 * UNIT_CONTENT as u64;
 /// How long a thread sleeps when nothing is to be read, so that it notices that its store is gone.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -29,10 +33,17 @@ struct Read {
     since: Instant,
 }
 
+#[derive(Default)]
+struct Queue {
+    reads: VecDeque<Read>,
+    /// Drivers whose sessions may have content that is not found yet.
+    found: VecDeque<u64>,
+}
+
 /// What is to be read.
 #[derive(Default)]
 pub(super) struct Reads {
-    queue: Mutex<VecDeque<Read>>,
+    queue: Mutex<Queue>,
     /// Requests for content that is not written yet.
     early: Mutex<Vec<Read>>,
     wake: Condvar,
@@ -42,8 +53,8 @@ impl super::ContentStore {
     /// A driver's session wants to read something. What it does not get in time counts as lost.
     pub(crate) fn fetch(&self, driver: u64, id: FetchId, side: Side, range: Range<u64>) {
         let mut queue = lock(&self.shared.reads.queue);
-        if queue.len() < MOST {
-            queue.push_back(Read { driver, id, side, range, since: Instant::now() });
+        if queue.reads.len() < MOST {
+            queue.reads.push_back(Read { driver, id, side, range, since: Instant::now() });
             self.shared.reads.wake.notify_one();
         }
     }
@@ -67,24 +78,57 @@ fn run(shared: &Weak<Shared>) {
     while let Some(shared) = shared.upgrade() {
         let next = {
             let mut queue = lock(&shared.reads.queue);
-            if queue.is_empty() {
+            if queue.reads.is_empty() && queue.found.is_empty() {
                 let waited = shared.reads.wake.wait_timeout(queue, SLEEP);
                 queue = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
-            queue.pop_front()
+            queue.reads.pop_front().ok_or_else(|| queue.found.pop_front())
         };
-        if let Some(read) = next {
-            shared.read(read);
+        match next {
+            Ok(read) => shared.read(read),
+            Err(Some(driver)) if shared.find(driver) => shared.reads.find(driver),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Reads {
+    /// A driver's session may have content that an earlier process stored.
+    pub(super) fn find(&self, driver: u64) {
+        let mut queue = lock(&self.queue);
+        if !queue.found.contains(&driver) {
+            queue.found.push_back(driver);
+            self.wake.notify_one();
         }
     }
 }
 
 impl Shared {
+    /// Reads some of what an earlier process stored, and nothing leads to. Returns whether there may
+    /// be more.
+    fn find(&self, number: u64) -> bool {
+        let found = || {
+            let driver = self.driver(number)?;
+            let (id, range) = driver.with(|session| session.unhooked())??;
+            let logs = lock(&self.peers).get(&Peer(driver.peer()?.0)).cloned()?;
+            let found = {
+                let mut logs = lock(&logs);
+                let owned = logs.owner == Some(number);
+                let log = logs.logs.get_mut(&Side::Sending).filter(|_| owned)?;
+                log.newest(id, range, FOUND)?
+            };
+            driver.with(|session| {
+                session.hook(id, found.start, found.content.as_deref(), &found.owners);
+            })
+        };
+        found().is_some()
+    }
+
     /// The writer has written something.
     pub(super) fn retry_reads(&self) {
         let early = std::mem::take(&mut *lock(&self.reads.early));
         if !early.is_empty() {
-            lock(&self.reads.queue).extend(early);
+            lock(&self.reads.queue).reads.extend(early);
             self.reads.wake.notify_all();
         }
     }

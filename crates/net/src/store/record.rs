@@ -1,7 +1,7 @@
 //! What is kept with the content of a log: its header, where it ends, the places at which both ends
 //! may go on, its padding, and whose its content is. `docs/STORE.md`, section 9, has the bytes.
 
-use oncewire_flash::store::layout::MAX_STATE;
+use oncewire_flash::store::layout::{MAX_STATE, UNIT_CONTENT};
 use oncewire_session::{Epoch, LogHeader, LogRecord, Piece, Place, Run};
 use std::ops::Range;
 
@@ -40,8 +40,8 @@ impl Record {
         self.log.end.offset
     }
 
-    /// Content was appended.
-    pub(super) fn append(&mut self, piece: &Piece) {
+    /// Content was appended. What lies below `low` is not on disk any more.
+    pub(super) fn append(&mut self, piece: &Piece, low: u64) {
         let log = &mut self.log;
         log.end = piece.end();
         log.from = log.from.max(log.end.offset.saturating_sub(log.header.capacity));
@@ -60,8 +60,8 @@ impl Record {
         }
         trim(&mut self.paddings, MOST_PADDINGS, |padding| padding.end <= from);
         trim(&mut log.places, MOST_PLACES, |place| place.offset <= from);
-        // The run that `from` lies in begins below it.
-        let later = log.runs.partition_point(|run| run.start <= from);
+        // The run that the oldest content lies in begins below it. What is only on disk has owners.
+        let later = log.runs.partition_point(|run| run.start <= from.min(low));
         log.runs.drain(..later.saturating_sub(1).max(log.runs.len().saturating_sub(MOST_RUNS)));
     }
 
@@ -93,6 +93,31 @@ impl Record {
     /// Whether all content of a range is stored.
     pub(super) fn has(&self, range: &Range<u64>) -> bool {
         !self.gaps.iter().any(|gap| gap.start < range.end && range.start < gap.end)
+    }
+
+    /// What of a range to read to make hooks of it, which has at most `most` bytes, at its end; and
+    /// whether it can be read.
+    pub(super) fn newest(&self, range: &Range<u64>, low: u64, most: u64) -> (u64, bool) {
+        if range.end <= low {
+            return (range.start, false);
+        }
+        let mut start = range.start.max(low).max(range.end.saturating_sub(most));
+        // Whole units, if there is one.
+        let aligned = start.next_multiple_of(UNIT_CONTENT as u64);
+        start = if aligned < range.end { aligned } else { start };
+        match self.gaps.iter().rev().find(|gap| gap.start < range.end && start < gap.end) {
+            Some(gap) if gap.end < range.end => (gap.end, true),
+            Some(gap) => (gap.start.max(range.start), false),
+            None => (start, true),
+        }
+    }
+
+    /// Whose the content of a range is.
+    pub(super) fn owners(&self, range: &Range<u64>) -> Vec<Run> {
+        let runs = &self.log.runs;
+        let first = runs.partition_point(|run| run.start <= range.start).saturating_sub(1);
+        let end = runs.partition_point(|run| run.start < range.end);
+        runs.get(first..end).unwrap_or_default().to_vec()
     }
 
     /// What was stored before `offset` does not belong to what follows.
@@ -218,10 +243,10 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
         let mut record = Record::new(HEADER);
         for n in 0..40u64 {
-            record.append(&piece(n * 30_000, 30_000, n / 3));
+            record.append(&piece(n * 30_000, 30_000, n / 3), u64::MAX);
         }
         let padded = Piece { padding: 100, ..piece(1_200_100, 50, 3) };
-        record.append(&padded);
+        record.append(&padded, u64::MAX);
         assert_eq!(record.log.from, record.log.end.offset - (1 << 20));
         assert_eq!(record.paddings, vec![(1_200_000..1_200_100)]);
         let bytes = record.write();
@@ -239,13 +264,13 @@ mod tests {
         let end = holed.log.end.offset;
         assert_eq!(holed.skip(end + 10, 0), end - 65_526..end + 10);
         assert_eq!(holed.skip(end + 70_000, 0), end + 10..end + 70_000, "one gap");
-        holed.append(&piece(end + 70_000, 100, 3));
+        holed.append(&piece(end + 70_000, 100, 3), u64::MAX);
         assert_eq!((holed.gaps.len(), holed.misplaced()), (1, end + 70_000));
         assert!(holed.has(&(end + 70_000..end + 70_100)) && !holed.has(&(end - 1..end + 1)));
         assert_eq!(Record::read(&holed.write()), Some(holed.clone()));
         for nth in 1..1000 {
             holed.skip(end + 100_000 * nth, 0);
-            holed.append(&piece(end + 100_000 * nth, 100, 3));
+            holed.append(&piece(end + 100_000 * nth, 100, 3), u64::MAX);
         }
         assert!(holed.gaps.len() <= MOST_GAPS && !holed.has(&(end..end + 1)));
         holed.rewind(Epoch { log: 7, number: 3 }, Place { offset: end, chain: 1 });
@@ -258,10 +283,26 @@ mod tests {
         assert_eq!(record.log.places.last().map(|place| place.offset), Some(990_000));
         assert_eq!((record.log.header.epoch, record.paddings.len()), (epoch, 0));
         assert_eq!(record.misplaced(), 0);
-        record.append(&Piece { padding: 48_576, ..piece(1_048_576, 50, 3) });
+        record.append(&Piece { padding: 48_576, ..piece(1_048_576, 50, 3) }, u64::MAX);
         assert_eq!(record.misplaced(), 0, "it ends where the ring does");
         record.log.header.capacity = 3 << 19;
         assert_eq!(record.misplaced(), 1_048_576);
+        let unit = UNIT_CONTENT as u64;
+        let mut holed = Record::new(HEADER);
+        holed.gaps = vec![10 * unit..12 * unit, 20 * unit..21 * unit];
+        let newest = |range: Range<u64>, low| holed.newest(&range, low, 4 * unit);
+        assert_eq!(newest(0..8 * unit, 0), (4 * unit, true));
+        assert_eq!(newest(0..8 * unit + 5, 0), (5 * unit, true), "whole units");
+        assert_eq!(newest(8 * unit + 5..8 * unit + 9, 0), (8 * unit + 5, true));
+        assert_eq!(newest(0..14 * unit, 0), (12 * unit, true), "behind a gap");
+        assert_eq!(newest(0..12 * unit, 0), (10 * unit, false), "the gap");
+        assert_eq!(newest(11 * unit..12 * unit, 0), (11 * unit, false));
+        assert_eq!(newest(0..8 * unit, 6 * unit), (6 * unit, true));
+        assert_eq!(newest(0..6 * unit, 6 * unit), (0, false), "not on disk any more");
+        holed.log.runs = [3, 7, 9].map(|start| Run { start, owner: start }).into();
+        let owners = |range| holed.owners(&range).iter().map(|run| run.start).collect::<Vec<_>>();
+        assert_eq!(owners(4..8), [3, 7]);
+        assert_eq!((owners(0..3), owners(0..4), owners(9..10)), (vec![], vec![3], vec![9]));
         record.restart(Place { offset: 5, chain: 6 });
         assert_eq!((record.log.from, record.log.places.len(), record.log.runs.len()), (5, 0, 0));
     }
@@ -270,7 +311,7 @@ mod tests {
     fn a_record_fits_its_place_however_long_its_log_is() {
         let mut record = Record::new(LogHeader { capacity: 1 << 40, ..HEADER });
         for n in 0..100_000u64 {
-            record.append(&Piece { padding: n % 2, ..piece(n * 10 + n % 2, 9, n) });
+            record.append(&Piece { padding: n % 2, ..piece(n * 10 + n % 2, 9, n) }, u64::MAX);
         }
         assert!(record.write().len() <= MAX_STATE as usize);
         let log = &record.log;
@@ -279,7 +320,7 @@ mod tests {
         // The owner of the oldest content that is kept is known.
         let mut record = Record::new(HEADER);
         for n in 0..3000u64 {
-            record.append(&piece(n * 1000, 1000, n / 500));
+            record.append(&piece(n * 1000, 1000, n / 500), u64::MAX);
         }
         assert!(record.log.runs[0].start <= record.log.from);
         assert!(record.log.runs.len() <= 4, "{:?}", record.log.runs);

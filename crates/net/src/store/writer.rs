@@ -115,6 +115,9 @@ impl Shared {
                         return;
                     }
                     logs.owner = Some(number);
+                    if self.options.log > 0 {
+                        self.reads.find(number);
+                    }
                 }
                 let log = logs.logs.entry(side).or_insert_with(|| PeerLog::new(peer, side, None));
                 let done = self.apply(log, peer, next);
