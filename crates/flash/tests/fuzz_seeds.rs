@@ -64,3 +64,9 @@ fn flash_page() {
 fn flash_ops() {
     replay("flash_ops", 16, 600, fuzz_entry::flash_ops::run);
 }
+
+#[cfg(feature = "store")]
+#[test]
+fn flash_store() {
+    replay("flash_store", 16, 400, fuzz_entry::flash_store::run);
+}

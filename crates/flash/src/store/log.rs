@@ -194,7 +194,7 @@ impl DiskLog {
             gap -= len;
         }
         self.fill_unit(bytes)?;
-        self.state.written += bytes.len() as u64;
+        self.state.written = self.state.written.saturating_add(bytes.len() as u64);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl DiskLog {
         }
         let skipped = self.skip_now(to);
         self.note(skipped)?;
-        self.state.lost += to - end;
+        self.lose(to - end);
         self.forget_reads();
         Ok(())
     }
@@ -357,7 +357,7 @@ impl DiskLog {
             Some(Ok(last)) => self.unit[at..at + last.len()].copy_from_slice(&last),
             // The rest of the unit is lost, so nothing below the end counts.
             Some(Err(_)) => {
-                self.state.lost += to - low;
+                self.lose(to - low);
                 self.state.low = to;
             }
             None => {}
@@ -373,12 +373,17 @@ impl DiskLog {
     /// [`AppendError::Failed`].
     pub fn restart(&mut self, offset: u64) -> Result<(), AppendError> {
         self.check()?;
-        self.state.lost += offset.saturating_sub(self.state.tail);
+        self.lose(offset.saturating_sub(self.state.tail));
         self.state.tags.fill(0);
         (self.state.tail, self.state.low) = (offset, offset);
         self.own = self.own.min(offset / self.header.shape.segment());
         self.forget_reads();
         Ok(())
+    }
+
+    /// What a state says was written by whoever has the key: sums must not overflow.
+    fn lose(&mut self, bytes: u64) {
+        self.state.lost = self.state.lost.saturating_add(bytes);
     }
 
     fn forget_reads(&mut self) {

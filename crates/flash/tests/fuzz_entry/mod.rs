@@ -4,6 +4,8 @@
 pub mod flash_directory;
 pub mod flash_ops;
 pub mod flash_page;
+#[cfg(feature = "store")]
+pub mod flash_store;
 pub mod flash_superblock;
 mod hostile;
 

@@ -55,7 +55,8 @@ fn restored(input: &mut Input<'_>, config: &Config, side: Side) -> Option<Restor
 /// panics or grows, and what is to be written is in order.
 pub(crate) fn run(input: &[u8]) {
     let mut input = Input(input);
-    let config = Config { store: Some(StoreKey([1, 2])), ..Config::clone(&config(0, 1)) };
+    let store = Some(StoreKey([1, 2]));
+    let config = Config { store, stored: 1 << 30, ..Config::clone(&config(0, 1)) };
     let config = config.build().expect("parameters in range");
     let (delivery, sending) = (config.delivery.clone(), config.sending.clone());
     let mut now = base();
@@ -86,6 +87,7 @@ pub(crate) fn run(input: &[u8]) {
         agent: "peer".into(),
         reason: String::new(),
     };
+    hello.stored = number(&mut input) % (1 << 44);
     hello.places.sort_by_key(|place| std::cmp::Reverse(place.offset));
     hello.places.dedup_by_key(|place| place.offset);
     let mut wire = Vec::new();
@@ -96,17 +98,50 @@ pub(crate) fn run(input: &[u8]) {
         Session::accept_new(config, Some(logs), &hello, now).expect("a HELLO within the limits");
     let mut ends = [None::<u64>; 2];
     let mut out = Vec::new();
+    let mut requests = Vec::new();
     let mut turns = 0;
     while turns < 3 || !input.is_empty() {
         turns += 1;
         let len = 1 + usize::from(input.u8()) % 64;
         session.receive(0, input.bytes(len), now);
         while let Some(event) = session.poll_event() {
-            if let Event::Opened { flow, target, .. } = event {
-                session.accept(flow, now);
-                session.write(flow, &target);
+            match event {
+                Event::Opened { flow, target, .. } => {
+                    session.accept(flow, now);
+                    session.write(flow, &target);
+                }
+                Event::Fetch { id, range, .. } => {
+                    assert!((1..=65_536).contains(&(range.end - range.start)), "{range:?}");
+                    requests.push((id, range.end - range.start));
+                }
+                _ => {}
             }
         }
+        assert!(requests.len() < 100, "{} requests", requests.len());
+        // The disk reads, fails, gives too little, or does not answer.
+        for (id, len) in requests.extract_if(.., |_| input.u8() < 200).collect::<Vec<_>>() {
+            let bytes = match input.u8() % 4 {
+                0 => None,
+                1 => Some(vec![input.u8(); usize::from(input.u8())]),
+                _ => Some(vec![input.u8(); len as usize]),
+            };
+            session.supply(id, bytes, now);
+            session.receive(0, &[], now);
+        }
+        if let Some((log, range)) = session.unhooked() {
+            assert!(range.start < range.end);
+            let back = number(&mut input).clamp(1, range.end - range.start);
+            let content =
+                (input.u8() < 200 && back < 1 << 20).then(|| vec![input.u8(); back as usize]);
+            let runs = [Run { start: number(&mut input), owner: number(&mut input) }];
+            session.hook(
+                log ^ u64::from(input.u8() / 200),
+                range.end - back,
+                content.as_deref(),
+                &runs,
+            );
+        }
+        session.on_timeout(now);
         out.clear();
         session.transmit(0, 10_000, now, &mut out);
         for side in [Side::Sending, Side::Receiving] {
@@ -150,7 +185,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let mut peer = vec![5, 0, 2, acknowledged[0], acknowledged[1], 0, chain];
         peer.push((places.len() / 4) as u8);
         peer.extend_from_slice(places);
-        peer.extend_from_slice(&[201, from, goes_on]);
+        // The peer keeps 1 GiB on disk.
+        peer.extend_from_slice(&[201, from, goes_on, 94, 128]);
         peer
     };
     let place = [201, 70, 0, 3];
@@ -168,11 +204,25 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ];
     // The peer keeps the place, the end, or more than there is.
     let epochs = [[0xf1, 0xa2, 0x04], [0xa1, 0x8d, 0x06], [0xa2, 0x8d, 0x06]].map(epoch);
+    // Content at 0 that the peer has read again: it is where the log ends, or is not.
+    let recall = |from: u64, offset: u64, len: u64| {
+        let numbers = [from, offset, 0, len, 7];
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        // How much arrives at once, what the disk does, and what it has.
+        let mut message = vec![0x0b];
+        message.extend(bytes);
+        [&[40][..], &message, &[0, 2, 7], &[0, 0, 2, 7, 63, 12, 5, 0, 44, 0, 50]].concat()
+    };
     let mut seeds = Vec::new();
     for peer in &peers {
         for epoch in &epochs {
             seeds.push([&log(&place)[..], &log(&place), peer, &open, epoch].concat());
         }
+    }
+    for recall in [recall(0, 100_000, 1000), recall(99_000, 100_000, 65_536), recall(5, 5, 5)] {
+        let epoch = epoch([0xf1, 0xa2, 0x04]);
+        let parts = [&log(&place)[..], &log(&place), &peers[0], &open, &epoch, &recall, &recall];
+        seeds.push(parts.concat());
     }
     seeds
 }
