@@ -8,7 +8,6 @@ use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits, Nanos};
 use oncewire_plan::{
     Bytes, Error, Scenario, Text, Unwatched,
     emulate::{self, Captures, NoCaptures, Request, Rules, Source},
-    evaluate::with_copies,
     lp,
     scenario::Redundancy,
 };
@@ -90,7 +89,7 @@ pub(crate) fn gamma(run: &Run) -> Outcome {
                 let report = &ours.runs[0].report;
                 Ok((
                     solution.objective / instance.footprint(),
-                    with_copies(instance, &solution.cached).reduction(),
+                    report.expected.unwrap_or(0.0),
                     warm(report),
                     warm(&published.runs[0].report),
                     report.refusals.overloaded,

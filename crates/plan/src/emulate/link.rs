@@ -99,8 +99,9 @@ impl Pair {
                 Ok(found.length.into())
             }
         };
-        self.store.search(payload, &mut matches, judge, |_, _, _| ());
         let most = usize::from(format.max_matches);
+        self.store.search(payload, most, &mut matches, judge, |_, _, _| ());
+        let most = most.min((limit - used).clamp(0.0, most as f64) as usize);
         if matches.len() > most {
             matches.sort_by_key(|found| (std::cmp::Reverse(found.length), found.at));
             matches.truncate(most);

@@ -533,8 +533,15 @@ fn profile_of<C: Captures>(
     watch: &dyn Watch,
 ) -> Result<Measurement, C::Error> {
     let mut profiler = Profiler::new(instance, measure::Settings::default())?;
-    // The first epoch fills stores, the second is enough.
-    let end = (2.0 * instance.epoch.0 * 1e9) as u64;
+    // The first epoch fills stores. The others count as they do in reports, unless traffic changes on
+    // the way: no plan knows that.
+    let steady = match traffic {
+        Traffic::Synthetic(settings) => {
+            settings.dynamics.crowds.is_empty() && settings.dynamics.drift.is_none()
+        }
+        Traffic::Captured { .. } => true,
+    };
+    let end = if steady { u64::MAX } else { (2.0 * instance.epoch.0 * 1e9) as u64 };
     feed(instance, traffic, captures, watch, |packet| match packet.time < end {
         true => profiler.push(&packet),
         false => Ok(()),

@@ -224,7 +224,7 @@ impl Ingress {
         if self.store.has_copy(copy) || self.passing.contains_key(&copy) {
             self.refusals.retransmission += 1;
             let again = |_: &_, _: &_, _: &_, _: &[_]| Err(Refusal::Again);
-            self.store.search(payload, &mut self.matches, again, |_, _, _| ());
+            self.store.search(payload, 1, &mut self.matches, again, |_, _, _| ());
         } else {
             self.find(common, packet, draw);
         }
@@ -360,18 +360,27 @@ impl Ingress {
                 Some(Refusal::Unconfirmed) => refusals.unconfirmed += 1,
             }
         };
-        store.search(&packet.payload, matches, judge, settle);
         let most = usize::from(common.format.max_matches);
+        store.search(&packet.payload, most, matches, judge, settle);
+        let links =
+            |found: &Found| u64::from(route.distance(store.get(found.slot).device).unwrap_or(0));
         if matches.len() > most {
             refusals.many += (matches.len() - most) as u64;
-            let worth = |found: &Found| {
-                u64::from(found.length)
-                    * u64::from(route.distance(store.get(found.slot).device).unwrap_or(0))
-            };
+            let worth = |found: &Found| u64::from(found.length) * links(found);
             matches.sort_by_key(|found| (std::cmp::Reverse(worth(found)), found.at));
             matches.truncate(most);
             matches.sort_by_key(|found| found.at);
         }
+        // Each was judged as if it were alone.
+        let mut taken: Vec<DeviceId> = Vec::with_capacity(matches.len());
+        matches.retain(|found| {
+            let device = store.get(found.slot).device;
+            let before = taken.iter().filter(|&&other| other == device).count() as f64;
+            let fits = used[device] + before + 1.0 <= limits[device].all;
+            refusals.overloaded += u64::from(!fits);
+            taken.extend(fits.then_some(device));
+            fits
+        });
     }
 
     /// Which version, if any, makes a device downstream cache the packet.

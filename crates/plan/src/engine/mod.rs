@@ -19,6 +19,7 @@ mod prices;
 mod refusals;
 mod route;
 mod rules;
+mod select;
 mod sent;
 mod shim;
 mod store;

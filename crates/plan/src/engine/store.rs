@@ -18,9 +18,11 @@ use oncewire_family::SamplerKind;
 use super::{
     index::Index,
     shim::MAX_PAYLOAD,
-    stored::{Found, Refusal, Stored, Worth, extent},
+    stored::{Found, Stored},
 };
 use crate::{DeviceId, Error, error::EmulationError};
+
+mod search;
 
 /// Ratio of the virtual ring to the store, for a store of many buckets.
 pub(crate) const RING: u64 = 4;
@@ -274,98 +276,6 @@ impl Store {
     /// Whether a packet of this size fits its bucket.
     pub(crate) fn takes(&self, queue: u32, device: DeviceId, size: u64) -> bool {
         self.buckets.get(&(queue, device)).is_some_and(|bucket| size <= bucket.capacity)
-    }
-
-    /// Looks for `payload` in the store. `judge` says what each match is worth, or why it is not
-    /// used; of the copies of some bytes the best is used, or the newest of several that are as
-    /// good. Matches are disjoint, ascending, and go to `matches`. `settle` is called for each match
-    /// that is used, and if none of the copies can be for the newest, with why.
-    pub(crate) fn search(
-        &mut self,
-        payload: &[u8],
-        matches: &mut Vec<Found>,
-        mut judge: impl FnMut(&Self, &Stored, &Found, &[Found]) -> Worth,
-        mut settle: impl FnMut(&Stored, &Found, Option<Refusal>),
-    ) {
-        self.sample(payload);
-        let start = self.geometry.place(self.end, payload.len() + 1);
-        let mut done = 0;
-        // Matches that were not used: their other fingerprints find them again.
-        let mut refused: Vec<Found> = Vec::new();
-        let mut hits = std::mem::take(&mut self.hits);
-        let (mut gaps, mut false_hits) = (0, 0);
-        for i in 0..self.markers.len() {
-            let marker = self.markers[i] as usize;
-            if marker < done {
-                continue;
-            }
-            hits.clear();
-            // In the ring, the packet's own markers come after everything that is known.
-            self.index.look_up(self.fingerprints[i], start + marker as u64, &mut hits);
-            let mut best: Option<(u64, Found)> = None;
-            let mut newest: Option<(Refusal, Found)> = None;
-            for &hit in &hits {
-                let Some((slot, position)) = self.resolve(hit) else {
-                    false_hits += 1;
-                    continue;
-                };
-                let same = |found: &Found| {
-                    found.slot == slot
-                        && marker < found.end() as usize
-                        && position + found.at as usize == found.offset as usize + marker
-                };
-                if refused.iter().any(same) {
-                    continue;
-                }
-                let stored = self.get(slot);
-                let (low, high) = extent(stored, position);
-                if high < position + self.window {
-                    gaps += u64::from(high < stored.payload.len());
-                    false_hits += u64::from(high >= stored.payload.len());
-                    continue;
-                }
-                let forward =
-                    self.kernels.common_prefix(&payload[marker..], &stored.payload[position..high]);
-                if forward < self.window {
-                    false_hits += 1;
-                    continue;
-                }
-                let back = self
-                    .kernels
-                    .common_suffix(&payload[done..marker], &stored.payload[low..position]);
-                let found = Found {
-                    slot,
-                    at: (marker - back) as u32,
-                    offset: (position - back) as u32,
-                    length: (forward + back) as u32,
-                };
-                match judge(self, stored, &found, matches) {
-                    Ok(worth) if best.as_ref().is_none_or(|best| worth > best.0) => {
-                        best = Some((worth, found));
-                    }
-                    Ok(_) => {}
-                    Err(refusal) => {
-                        if !self.index.several() {
-                            // Counted again if another comes between, as ever.
-                            refused.clear();
-                        }
-                        refused.push(found);
-                        newest = newest.or(Some((refusal, found)));
-                    }
-                }
-            }
-            if let Some((_, found)) = best {
-                settle(self.get(found.slot), &found, None);
-                done = found.end() as usize;
-                matches.push(found);
-                refused.clear();
-            } else if let Some((refusal, found)) = newest {
-                settle(self.get(found.slot), &found, Some(refusal));
-            }
-        }
-        self.hits = hits;
-        self.counts.gaps += gaps;
-        self.counts.false_hits += false_hits;
     }
 
     /// Stores a packet that [`Store::search`] has just looked up. Fingerprints within its null
