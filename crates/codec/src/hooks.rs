@@ -2,12 +2,13 @@
 //!
 //! A table of all fingerprints of a log on disk would be larger than memory. But content repeats in
 //! order, so one hit is enough to bring back its neighborhood (Zhu et al., FAST 2008; Lillibridge
-//! et al., FAST 2009). A *hook* is a marker of the sparse sampling whose fingerprint is the highest
+//! et al., FAST 2009). A *marker* is a window of 32 bytes that a rolling hash chooses, one of about a
+//! thousand, in text as in what is compressed; a *hook* is a marker whose fingerprint is the highest
 //! among its neighbors: about one in 8 KiB, and never far from the next one. Who looks for content
 //! looks up all markers, so it does not matter where the blocks are divided.
 
 use crate::domain::Domain;
-use oncewire_kernels::{Kernels, Sampled};
+use oncewire_kernels::Kernels;
 use std::ops::Range;
 
 /// Bytes under a fingerprint.
@@ -35,25 +36,78 @@ pub struct Hook {
     pub fingerprint: u64,
 }
 
-/// All sparse markers of `content`, which belongs to `domain`, where the encoder's fingerprints have
-/// this `key`.
+/// Adds a byte to a hash of the last [`WINDOW`] ones, each of which is shifted out in the end: the
+/// gear hash (Xia et al., Ddelta, 2014).
+const GEAR: [u32; 256] = {
+    let (mut gear, mut state, mut at) = ([0; 256], 0x6f6e_6365_7769_7265u64, 0);
+    while at < gear.len() {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        gear[at] = (mixed ^ (mixed >> 31)) as u32;
+        at += 1;
+    }
+    gear
+};
+/// A gear hash below this makes a marker: one of 1,024 windows, whatever letters the content has.
+const LIMIT: u32 = 1 << (32 - 10);
+/// Parts of content that are hashed at once, because each byte waits for the one before it.
+const PARTS: usize = 4;
+
+fn gear(hash: u32, byte: u8) -> u32 {
+    (hash << 1).wrapping_add(GEAR[usize::from(byte)])
+}
+
+/// Positions of markers in content, in ascending order.
+fn positions(content: &[u8]) -> Vec<u32> {
+    let windows = (content.len() + 1).saturating_sub(WINDOW);
+    let len = windows / PARTS;
+    let mut found: [Vec<u32>; PARTS] = Default::default();
+    // A part's windows: all bytes of the first one but its last, and a byte for each.
+    let parts: [_; PARTS] = std::array::from_fn(|part| {
+        let bytes = content.get(part * len..).unwrap_or_default();
+        bytes.split_at(bytes.len().min(WINDOW - 1))
+    });
+    let first = |part: usize| parts[part].0.iter().fold(0, |hash, &byte| gear(hash, byte));
+    let (mut a, mut b, mut c, mut d) = (first(0), first(1), first(2), first(3));
+    let [one, two, three, four] = parts.map(|(_, bytes)| bytes.iter().take(len));
+    for (at, (((&p, &q), &r), &s)) in one.zip(two).zip(three).zip(four).enumerate() {
+        (a, b, c, d) = (gear(a, p), gear(b, q), gear(c, r), gear(d, s));
+        if a.min(b).min(c.min(d)) < LIMIT {
+            for (part, hash) in [a, b, c, d].into_iter().enumerate() {
+                if hash < LIMIT {
+                    found[part].push((part * len + at) as u32);
+                }
+            }
+        }
+    }
+    let mut found = found.concat();
+    // The few that are left.
+    for at in len * PARTS..windows {
+        if content[at..at + WINDOW].iter().fold(0, |hash, &byte| gear(hash, byte)) < LIMIT {
+            found.push(at as u32);
+        }
+    }
+    found
+}
+
+/// All markers of `content`, which belongs to `domain`, where the encoder's fingerprints have this
+/// `key`.
 pub fn markers(content: &[u8], domain: Domain, key: u64) -> Vec<Hook> {
     // Another key than that of the table in memory: one must not tell of the other.
     let key = domain.key(key ^ 0x686f_6f6b);
-    let kernels = Kernels::detect();
-    let (mut found, mut positions, mut fingerprints) = (Vec::new(), [0; 64], [0; 64]);
-    let mut from = 0;
-    loop {
-        let Sampled { count, resume } = kernels.sample_pair(content, WINDOW, from, &mut positions);
-        let fingerprints = &mut fingerprints[..count];
-        kernels.fingerprints(content, &positions[..count], WINDOW, key, fingerprints);
-        let hooks = positions.iter().zip(fingerprints.iter());
-        found.extend(hooks.map(|(&at, &fingerprint)| Hook { at, fingerprint }));
-        from = resume;
-        if count < positions.len() {
-            return found;
-        }
-    }
+    let mut positions = positions(content);
+    // Runs of a byte, or of a few in turn, lie everywhere and lead nowhere.
+    positions.retain(|&at| {
+        let window = &content[at as usize..][..WINDOW];
+        (1..=4).all(|period| window[period..] != window[..WINDOW - period])
+    });
+    let mut fingerprints = vec![0; positions.len()];
+    Kernels::detect().fingerprints(content, &positions, WINDOW, key, &mut fingerprints);
+    let hooks = positions.into_iter().zip(fingerprints);
+    hooks.map(|(at, fingerprint)| Hook { at, fingerprint }).collect()
 }
 
 /// Those of `markers` that are hooks.
@@ -296,6 +350,31 @@ mod tests {
             buckets
         };
         assert!(sorted(&there) == sorted(&back));
+    }
+
+    #[test]
+    fn hooks_of_text_are_as_few_and_runs_have_none() {
+        let words =
+            ["the ", "that ", "to ", "into ", "    return", " not ", "at the ", "self.test("];
+        let text: Vec<u8> = content(9, 200_000)
+            .into_iter()
+            .flat_map(|byte| words[usize::from(byte >> 5)].bytes().chain([b'a' + byte % 26]))
+            .collect();
+        for stored in [&text[..1 << 20], &content(1, 1 << 20)] {
+            let chosen = choose(&markers(stored, Domain(5), 9)).count();
+            assert!((40..400).contains(&chosen), "{chosen} hooks of 1 MiB");
+        }
+        // Wherever content is divided, its windows are the same.
+        let whole = markers(&text[..100_000], Domain(5), 9);
+        let part = markers(&text[1001..100_000], Domain(5), 9);
+        let later: Vec<_> = whole.iter().filter(|hook| hook.at >= 1001).collect();
+        assert_eq!(later.len(), part.len());
+        assert!(later.iter().zip(&part).all(|(one, other)| one.at == other.at + 1001));
+        assert!((0..40).all(|len| markers(&text[..len], Domain(5), 9).len() <= 1));
+        for run in [&b"\0"[..], b"ab", b"123", b"wxyz"] {
+            let run: Vec<u8> = run.iter().copied().cycle().take(100_000).collect();
+            assert_eq!(markers(&run, Domain(5), 9), []);
+        }
     }
 
     #[test]

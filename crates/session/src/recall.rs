@@ -23,7 +23,7 @@ pub(crate) const NO_FLOW: FlowId = FlowId((1 << 62) - 1);
 /// Stretches of one disk that may be outstanding at once, each of a block at most.
 const MOST: usize = 64;
 /// Stretches that one look may ask for.
-const MOST_OF_ONE: usize = 8;
+const MOST_OF_ONE: usize = 32;
 /// How long a flow waits for this end's disk, and a lane for that of the receiving end.
 pub(crate) const FLOW_PATIENCE: Duration = Duration::from_millis(250);
 pub(crate) const LANE_PATIENCE: Duration = Duration::from_millis(500);
