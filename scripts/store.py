@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
 """Figures of caches on disk (docs/STORE.md), of two ends on loopback with a store each.
 
-    scripts/store.py ONCEWIRE DIR [--sizes 512M,2G,8G] [--megabytes 300]
+    scripts/store.py ONCEWIRE DIR [--sizes 512M,2G,8G] [--megabytes 300] [--corpus FILE...]
 
 DIR is on the disk to measure, and needs twice the largest size. Prints Markdown: bytes written to the
-device for each byte of content; memory by the size of the store; how long both ends take from their
-start to the first byte after kill -9; and what objects of 15 KB cost that lie only on disk, beside the
-same objects from memory, as bytes on the wire and CPU time of both ends. Objects and content are
-random, so that nothing repeats but what should. Bytes and CPU time are counted; times are of the
-clock, so they mean something only on a machine that does nothing else. No root, no network.
+device for each byte of content; memory by the size of the store; CPU time and speed of new content;
+how long both ends take from their start to the first byte after kill -9; the speed of content that
+repeats only on disk, beside what the disk reads in sequence; and what objects of 15 KB cost that lie
+only on disk, beside the same objects from memory, as bytes on the wire and CPU time of both ends.
+Objects and content are random, so that nothing repeats but what should. Bytes and CPU time are
+counted; times are of the clock, so they mean something only on a machine that does nothing else. No
+root, no network.
+
+With --corpus, it measures instead what these files cost, one after the other, with everything in
+memory, with a sixteenth of them in memory, and with that and the rest on disk:
+
+    scripts/fetch-corpora.sh CORPORA django typescript
+    scripts/store.py ONCEWIRE DIR --corpus CORPORA/*/*.tar
 """
 
 import argparse
 import contextlib
+import functools
+import itertools
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -37,21 +48,40 @@ def size(text):
     return int(float(text[:-1]) * units[text[-1]])
 
 
+def sequential(paths):
+    """Bytes a second that the disk gives in reads of 1 MiB, one after the other, past the page cache."""
+    buffer, got, begin = mmap.mmap(-1, 1 << 20), 0, time.monotonic()
+    for path in paths:
+        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        while now := os.readv(file, [buffer]):
+            got += now
+        os.close(file)
+    return got / (time.monotonic() - begin)
+
+
+@functools.lru_cache(maxsize=80)
+def random_content(number, length):
+    """Random bytes, the same for the same number. Kept, because Python makes them slower than they move."""
+    return random.Random(number).randbytes(length)
+
+
 class Origin(socketserver.ThreadingTCPServer):
-    """Sends content number N to whoever writes `N LENGTH` and a line feed."""
+    """Sends content number N to whoever writes `N LENGTH` and a line feed: random, or file -N - 1."""
 
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self, files=()):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.files = files
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 class Handler(socketserver.StreamRequestHandler):
     def handle(self):
         number, length = map(int, self.rfile.readline().split())
-        self.wfile.write(random.Random(number).randbytes(length))
+        file = self.server.files[-number - 1] if number < 0 else None
+        self.wfile.write(file.read_bytes() if file else random_content(number, length))
 
 
 def until(what, ready, limit=120):
@@ -68,8 +98,8 @@ def free_port():
 
 
 class Tunnel:
-    def __init__(self, program, dir, origin, per_peer):
-        self.program, self.dir, self.per_peer = program, dir, per_peer
+    def __init__(self, program, dir, origin, per_peer, memory):
+        self.program, self.dir, self.per_peer, self.memory, self.origin = program, dir, per_peer, memory, origin
         self.ports = {"serve": free_port(), "connect": free_port()}
         self.target = f"127.0.0.1:{origin.server_address[1]}"
         self.keys = {}
@@ -88,7 +118,7 @@ class Tunnel:
                 "connect": ["connect", f"127.0.0.1:{self.ports['serve']}", "-L", f"{listen}:{self.target}"],
             }[end]
             store = ["--store", self.dir / end, "--store-size", "1T", "--store-per-peer", str(self.per_peer)]
-            common = ["--key", self.dir / f"{end}.key", "--peer", self.keys[peer], "--memory", MEMORY]
+            common = ["--key", self.dir / f"{end}.key", "--peer", self.keys[peer], "--memory", self.memory]
             socket_of = ["--status", self.dir / f"{end}.sock"]
             log = open(self.dir / f"{end}.log", "ab")
             self.processes[end] = subprocess.Popen([self.program, *role, *common, *(store if self.per_peer else []), *socket_of], stderr=log, stdout=log)
@@ -105,7 +135,8 @@ class Tunnel:
             stream.sendall(f"{number} {length}\n".encode())
             with stream.makefile("rb") as content:
                 got = content.read()
-        if got != random.Random(number).randbytes(length):
+        wanted = self.origin.files[-number - 1].read_bytes() if number < 0 else random_content(number, length)
+        if got != wanted:
             raise SystemExit(f"content {number} differs: {len(got)} of {length} bytes")
 
     def is_up(self):
@@ -138,9 +169,9 @@ class Tunnel:
 
 
 @contextlib.contextmanager
-def tunnel(program, parent, per_peer):
-    with tempfile.TemporaryDirectory(dir=parent) as dir, Origin() as origin:
-        pair = Tunnel(program, pathlib.Path(dir), origin, per_peer)
+def tunnel(program, parent, per_peer, memory=MEMORY, files=()):
+    with tempfile.TemporaryDirectory(dir=parent) as dir, Origin(files) as origin:
+        pair = Tunnel(program, pathlib.Path(dir), origin, per_peer, memory)
         try:
             until("the tunnel is up", pair.is_up)
             yield pair
@@ -169,28 +200,64 @@ def cpu_of_objects(pair, turns):
     return (pair.cpu() - before) / (OBJECTS * len(turns))
 
 
+def corpus(program, parent, files):
+    """What a corpus costs with everything in memory, with a sixteenth of it, and with that and a disk."""
+    projects = {}
+    for file in sorted(files, key=lambda file: [int(part) for part in file.stem.split("-")[-1].split(".")]):
+        projects.setdefault(file.stem.split("-")[0], []).append(file)
+    # A release of each project in turn.
+    files = [file for turn in itertools.zip_longest(*projects.values()) for file in turn if file]
+    total = sum(file.stat().st_size for file in files)
+    print(f"{len(files)} files of {total / 1e6:.1f} MB, a release of each project in turn\n")
+    print("| | log in memory | bytes on the wire | saved | of what memory saves |")
+    print("|---|---|---|---|---|")
+    best = None
+    # A quarter of the memory becomes each log.
+    for name, memory, per_peer in [
+        ("all in memory", total * 5, 0),
+        ("a sixteenth in memory", total // 16 * 4, 0),
+        ("a sixteenth in memory, all on disk", total // 16 * 4, total * 5),
+    ]:
+        with tunnel(program, parent, per_peer, str(memory), files) as pair:
+            before = pair.wire()
+            for number, file in enumerate(files):
+                pair.fetch(-number - 1, file.stat().st_size)
+            cost, log = pair.wire() - before, pair.status("serve")["sessions"][0]["here"]["log_capacity"]
+            best = best or total - cost
+            saved = total - cost
+            print(f"| {name} | {log / 1e6:.1f} MB | {cost:,} | {saved / total:.1%} | {saved / best:.1%} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("oncewire", type=pathlib.Path)
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("--sizes", default="512M,2G,8G")
     parser.add_argument("--megabytes", type=int, default=300, help="content that passes before memory is read (default 300)")
+    parser.add_argument("--corpus", type=pathlib.Path, nargs="+", help="files to carry instead, whose names end in a version")
     args = parser.parse_args()
     program = args.oncewire.resolve()
+    if args.corpus:
+        return corpus(program, args.dir, args.corpus)
 
-    print("| store of a peer | device bytes per byte of content | resident, serve, connect | first byte after kill -9 of both |")
-    print("|---|---|---|---|")
+    print("| store of a peer | device bytes per byte of content | resident, serve, connect | CPU time of both ends per GB, speed | first byte after kill -9 of both |")
+    print("|---|---|---|---|---|")
     none = None
     for text in ["none", *args.sizes.split(",")]:
         per_peer = 0 if text == "none" else size(text)
         with tunnel(program, args.dir, per_peer) as pair:
             length = args.megabytes * 10**6 // 30
             for number in range(30):
+                random_content(10_000 + number, length)
+            cpu, begin = pair.cpu(), time.monotonic()
+            for number in range(30):
                 pair.fetch(10_000 + number, length)
+            speed = 30 * length / (time.monotonic() - begin) / 1e6
             if per_peer:
                 pair.settled()
                 stores = [pair.status(end)["store"] for end in ENDS]
                 ratio = sum(one["device_written_bytes"] for one in stores) / sum(one["written_bytes"] for one in stores)
+            cpu = (pair.cpu() - cpu) / (30 * length) * 1e9
             resident = [pair.resident(end) for end in ENDS]
             none = none or resident
             shown = ", ".join(f"{bytes / 1e6:.1f} MB" for bytes in resident)
@@ -199,9 +266,26 @@ def main():
             until("the tunnel is up again", pair.is_up)
             again = time.monotonic() - begin
             if per_peer:
-                print(f"| {text} | {ratio:.3f} | {shown} | {again:.2f} s |", flush=True)
+                print(f"| {text} | {ratio:.3f} | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s |", flush=True)
             else:
-                print(f"| none | | {shown} | {again:.2f} s, empty |", flush=True)
+                print(f"| none | | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s, empty |", flush=True)
+
+    with tunnel(program, args.dir, size("2G")) as pair:
+        contents = [(30_000 + number, 12_000_000) for number in range(20)]
+        for content in contents:
+            pair.fetch(*content)
+        pair.settled()
+        # The oldest half is only on disk.
+        before, begin = pair.status("serve")["store"], time.monotonic()
+        for content in contents[:10]:
+            pair.fetch(*content)
+        seconds, after = time.monotonic() - begin, pair.status("serve")["store"]
+        names = ("recalled_hour_bytes", "recalled_day_bytes", "recalled_older_bytes")
+        recalled = sum(after[name] - before[name] for name in names)
+        pair.settled()
+        disk = sequential(pair.dir.glob("serve/*.log"))
+        speed = 120e6 / seconds
+        print(f"\nRepeats of which {recalled / 120e6:.0%} lay only on disk: {speed / 1e6:.0f} MB/s; the disk reads {disk / 1e6:.0f} MB/s in sequence: {speed / disk:.2f}.")
 
     print(f"\n| object of {OBJECT:,} bytes | bytes on the wire, median of {OBJECTS} | mean | CPU time of both ends, each |")
     print("|---|---|---|---|")
