@@ -53,7 +53,9 @@ pub(crate) struct ControllerRunArgs {
     /// Topology of the network, with keys and prefixes of its nodes; the same file as at the nodes
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
-    /// File that keeps the plan when the controller stops; made if missing
+    /// File that keeps the plan when the controller stops; made if missing. Or
+    /// etcd://HOST:PORT[,HOST:PORT]/NETWORK, for several controllers of which one leads, if the program is
+    /// built with etcd
     #[arg(long, value_name = "FILE")]
     pub(crate) store: Option<PathBuf>,
     /// Wait for nodes on this TCP port, [bind:]port. * is every address, IPv6 and IPv4

@@ -58,7 +58,8 @@ pub(crate) struct NodeArgs {
     /// on SIGHUP
     #[arg(long, value_name = "DIR")]
     pub(crate) manifests: Option<PathBuf>,
-    /// Controller that makes the plans: its public key, and where it listens for nodes
+    /// Controller that makes the plans: its public key, and where it listens for nodes. Of several with one
+    /// etcd, name all, with commas between them
     #[arg(long, value_name = "KEY@HOST:PORT")]
     pub(crate) controller: Option<String>,
     /// File in which the node keeps the newest plan of its controller; made if missing

@@ -10,7 +10,7 @@ use crate::node;
 use crate::tunnel::{self, Options};
 use clap::ArgMatches;
 use oncewire_net::NetError;
-use oncewire_net::controller::{self, Answer, ControllerConfig, ControllerError, Request};
+use oncewire_net::controller::{self, Answer, ControllerConfig, ControllerError, Request, StoreAt};
 use oncewire_net::keys::SecretKey;
 use oncewire_net::node::RunningNetwork;
 use std::path::{Path, PathBuf};
@@ -88,6 +88,8 @@ fn config(options: &Options<ControllerRunArgs>) -> Outcome<ControllerConfig> {
     let store = args.store.clone().ok_or_else(|| {
         options.missing("no store: name a file that keeps the plan, --store FILE")
     })?;
+    let store = StoreAt::parse(&store)
+        .map_err(|why| options.wrong("store", format!("store {}: {why}", store.display())))?;
     for (key, time) in [("replan", args.replan), ("interval", args.interval)] {
         if time < LEAST {
             return Err(options.wrong(key, format!("{key}: use at least 1s")));

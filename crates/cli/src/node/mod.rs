@@ -74,7 +74,11 @@ pub(crate) fn describe(file: &Path) -> Outcome<(String, Vec<&'static str>)> {
     let fits = network.check(&name, &secret.public());
     fits.map_err(|error| about(file, &error))?;
     let plan = match &controller {
-        Some(controller) => format!("plans of the controller at {}", controller.address),
+        Some(controller) => {
+            let at: Vec<String> =
+                controller.controllers.iter().map(|(_, address)| address.to_string()).collect();
+            format!("plans of the controller at {}", at.join(" or "))
+        }
         None => format!("plan {}", manifests.version()),
     };
     let neighbors = network.node(&name).map(|node| network.neighbors(node).len());
@@ -203,11 +207,14 @@ fn controller(options: &Options<NodeArgs>) -> Outcome<Option<MemberConfig>> {
     let wrong = |why: &dyn std::fmt::Display| {
         options.wrong("controller", format!("controller {text}: {why}; write KEY@HOST:PORT"))
     };
-    let (key, address) = text.split_once('@').ok_or_else(|| wrong(&"it has no @"))?;
+    let one = |text: &str| {
+        let (key, address) = text.split_once('@').ok_or_else(|| wrong(&"it has no @"))?;
+        let key = key.trim().parse().map_err(|error| wrong(&error))?;
+        Ok((key, address.trim().parse().map_err(|error| wrong(&error))?))
+    };
     let (share, least, most) = MEASURE;
     Ok(Some(MemberConfig {
-        key: key.trim().parse().map_err(|error| wrong(&error))?,
-        address: address.parse().map_err(|error| wrong(&error))?,
+        controllers: text.split(',').map(one).collect::<Outcome<_>>()?,
         plan: plan.clone(),
         measure: (args.memory.unwrap_or(most) / share).clamp(least, most),
     }))

@@ -8,6 +8,8 @@
 //!   -> messages, or the store, or the planner on a thread of its own -> events
 //! ```
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod explain;
 mod operator;
 mod run;
@@ -18,7 +20,7 @@ pub use explain::{Hop, Why};
 pub(crate) use operator::Node as NodeState;
 pub use operator::{Answer, Request, Status};
 pub use run::run;
-pub use store::ControllerStoreError;
+pub use store::{ControllerStoreError, EtcdAt, StoreAt};
 
 use crate::endpoint::NetError;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError};
@@ -27,18 +29,18 @@ use crate::listener::Bind;
 use crate::log_limit::LogLimit;
 use crate::node::{RunningNetwork, plan_digest};
 use crate::sockets;
+use crate::sync::lock;
 use crate::tls::{self, Credential, ServerTls};
 use crate::unauthenticated::PendingConnections;
 use oncewire_plan::Unwatched;
 use oncewire_plan::control::{
-    Action, Controller, FromNode, Input, MAX_FROM_NODE, Settings, ToNode,
+    Action, Controller, FromNode, Input, MAX_FROM_NODE, Record, Settings, ToNode,
 };
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use store::Store;
+use store::{Disk, Store};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -62,8 +64,8 @@ pub struct ControllerConfig {
     pub network: RunningNetwork,
     /// Where nodes connect.
     pub listen: Bind,
-    /// The file with its state.
-    pub store: PathBuf,
+    /// What keeps its state.
+    pub store: StoreAt,
     /// Time between plans while traffic stays as it is.
     pub replan: Duration,
     /// Time between reports of nodes.
@@ -121,14 +123,28 @@ enum Event {
     Operator(Request, oneshot::Sender<Answer>),
 }
 
-/// Starts a controller. Needs a Tokio runtime with timers and I/O.
+/// Starts a controller that keeps its state in a file. Needs a Tokio runtime with timers and I/O.
 ///
 /// # Errors
 /// [`ControllerError`].
 pub async fn start(config: ControllerConfig) -> Result<RunningController, ControllerError> {
-    let path = config.store.display().to_string();
-    let (store, record) = Store::open(&config.store)
-        .map_err(|source| ControllerError::Store { path: path.clone(), source })?;
+    let failed = |source| ControllerError::Store { path: config.store.to_string(), source };
+    let StoreAt::File(path) = &config.store else {
+        return Err(failed(ControllerStoreError::NoEtcd));
+    };
+    let (disk, record) = Disk::open(path).map_err(failed)?;
+    begin(config, Store::File(Arc::new(disk)), record, None).await
+}
+
+/// Starts a controller with what is in its store; `epoch` is that of its leadership, if there are
+/// others.
+async fn begin(
+    config: ControllerConfig,
+    store: Store,
+    record: Record,
+    epoch: Option<u64>,
+) -> Result<RunningController, ControllerError> {
+    let path = config.store.to_string();
     let given = &config.network.map().name;
     if let Some(plan) = &record.plan
         && plan.network() != given
@@ -148,6 +164,7 @@ pub async fn start(config: ControllerConfig) -> Result<RunningController, Contro
     settings.replan = config.replan.as_nanos().try_into().unwrap_or(u64::MAX);
     settings.report = config.report.as_nanos().try_into().unwrap_or(u64::MAX);
     settings.memory = config.memory;
+    settings.epoch = epoch;
     let (map, ends) = (config.network.map().clone(), config.network.ends());
     let controller = Controller::new(settings, map, ends, record, 0);
     let (events, incoming) = mpsc::channel(MOST_EVENTS);
@@ -155,7 +172,7 @@ pub async fn start(config: ControllerConfig) -> Result<RunningController, Contro
     tasks.spawn(accept(listener, tls, Arc::new(config.network), events.clone()));
     let desk = Desk {
         controller,
-        store: Arc::new(store),
+        store,
         started: Instant::now(),
         nodes: HashMap::new(),
         events: events.clone(),
@@ -179,7 +196,7 @@ impl RunningController {
     }
 
     /// For those who answer operators.
-    pub(crate) fn desk(&self) -> ToDesk {
+    fn desk(&self) -> ToDesk {
         ToDesk(self.events.clone())
     }
 
@@ -191,13 +208,35 @@ impl RunningController {
 
 /// A way to the one task.
 #[derive(Clone)]
-pub(crate) struct ToDesk(mpsc::Sender<Event>);
+struct ToDesk(mpsc::Sender<Event>);
 
 impl ToDesk {
-    pub(crate) async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request) -> Answer {
         let (sender, receiver) = oneshot::channel();
         let _ = self.0.send(Event::Operator(request, sender)).await;
         receiver.await.unwrap_or_else(|_| Answer::Failed("the controller is stopping".into()))
+    }
+}
+
+/// The controller that leads here, or why there is none.
+#[derive(Clone)]
+pub(crate) struct Seat(Arc<Mutex<Result<ToDesk, String>>>);
+
+impl Seat {
+    fn empty(why: &str) -> Seat {
+        Seat(Arc::new(Mutex::new(Err(why.into()))))
+    }
+
+    fn set(&self, desk: Result<ToDesk, String>) {
+        *lock(&self.0) = desk;
+    }
+
+    pub(crate) async fn answer(&self, request: Request) -> Answer {
+        let desk = lock(&self.0).clone();
+        match desk {
+            Ok(desk) => desk.answer(request).await,
+            Err(why) => Answer::Failed(format!("this controller waits: {why}")),
+        }
     }
 }
 
@@ -297,7 +336,7 @@ async fn serve(stream: Stream, node: usize, number: u64, events: mpsc::Sender<Ev
 /// The one task that drives the controller.
 struct Desk {
     controller: Controller,
-    store: Arc<Store>,
+    store: Store,
     started: Instant,
     /// The newest connection of each node.
     nodes: HashMap<usize, (u64, mpsc::Sender<ToNode>)>,
@@ -371,11 +410,7 @@ impl Desk {
                 Action::Store(text) => {
                     let (store, events) = (self.store.clone(), self.events.clone());
                     tokio::spawn(async move {
-                        let work = tokio::task::spawn_blocking(move || store.write(&text));
-                        let written = match work.await {
-                            Ok(written) => written.map_err(|error| error.to_string()),
-                            Err(error) => Err(error.to_string()),
-                        };
+                        let written = store.write(text).await.map_err(|error| error.to_string());
                         let input = written.map_or_else(Input::NotStored, |()| Input::Stored);
                         let _ = events.send(Event::Input(input)).await;
                     });

@@ -1,7 +1,7 @@
 //! What operators ask a running controller, on its Unix socket: one line of JSON, and one in answer.
 
 use super::explain::{self, Why};
-use super::{Desk, Input, ToDesk};
+use super::{Desk, Input, Seat};
 use oncewire_plan::control::{NodeView, Phase, View};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -253,7 +253,7 @@ pub(crate) struct Codec {
 }
 
 /// Answers operators on a socket.
-pub(crate) async fn serve(listener: UnixListener, desk: ToDesk, codec: Codec) {
+pub(crate) async fn serve(listener: UnixListener, desk: Seat, codec: Codec) {
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -269,7 +269,7 @@ pub(crate) async fn serve(listener: UnixListener, desk: ToDesk, codec: Codec) {
     }
 }
 
-async fn one(stream: UnixStream, desk: &ToDesk, codec: Codec) -> io::Result<()> {
+async fn one(stream: UnixStream, desk: &Seat, codec: Codec) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
     let mut read = BufReader::new(read.take(MOST));

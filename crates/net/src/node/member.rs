@@ -17,6 +17,7 @@ use oncewire_plan::manifest::{MAX_PART, NodePart, PartError, Plan};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio_rustls::TlsConnector;
@@ -30,16 +31,16 @@ const SAY: Duration = Duration::from_secs(5);
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// Bytes of the hash after a part on disk.
 const HASH: usize = 8;
+/// The longest pause if there are several controllers.
+const SEVERAL: Duration = Duration::from_secs(2);
 /// Reports come no faster than this, whatever the controller says.
 const LEAST_REPORT: Duration = Duration::from_secs(1);
 
 /// A controller, and what a node keeps of it.
 #[derive(Clone, Debug)]
 pub struct MemberConfig {
-    /// Its key.
-    pub key: PublicKey,
-    /// Where it is.
-    pub address: Target,
+    /// Its key, and where it is. Of several, the node tries one after the other until one answers.
+    pub controllers: Vec<(PublicKey, Target)>,
     /// File with the node's part of the newest plan that it has taken.
     pub plan: PathBuf,
     /// Bytes of the store with which the node measures what enters.
@@ -80,6 +81,8 @@ enum MemberError {
     Io(#[from] io::Error),
     #[error("the controller refuses this node: {0}")]
     Refused(String),
+    #[error("an older controller, of epoch {told}; one of {known} has led since")]
+    Older { told: u64, known: u64 },
     #[error(transparent)]
     Message(#[from] oncewire_plan::control::MessageError),
     #[error(transparent)]
@@ -153,34 +156,44 @@ pub(super) struct Membership {
 
 impl Membership {
     pub(super) async fn run(self) {
-        let (mut pause, mut failures) = (RETRY.0, Changes::default());
+        let mut failures: Vec<Changes> = Vec::new();
+        failures.resize_with(self.config.controllers.len(), Changes::default);
+        // Where another may lead soon, it is looked for often.
+        let most = if failures.len() > 1 { SEVERAL } else { RETRY.1 };
+        let mut pause = RETRY.0;
         loop {
-            let began = Instant::now();
-            let Err(error) = self.attempt().await;
-            if failures.pass(&error.to_string(), Instant::now()) {
-                warn!(controller = %self.config.address, %error, "no controller; packets go on with the plan that is there");
-            }
-            {
-                let mut status = lock(&self.status);
-                (status.connected, status.last_failure) = (false, Some(error.to_string()));
-            }
-            if began.elapsed() > RETRY.1 {
-                pause = RETRY.0;
+            for ((key, address), failures) in self.config.controllers.iter().zip(&mut failures) {
+                let began = Instant::now();
+                let Err(error) = self.attempt(*key, address).await;
+                if failures.pass(&error.to_string(), Instant::now()) {
+                    warn!(controller = %address, %error, "no controller; packets go on with the plan that is there");
+                }
+                {
+                    let mut status = lock(&self.status);
+                    status.address = address.to_string();
+                    (status.connected, status.last_failure) = (false, Some(error.to_string()));
+                }
+                if began.elapsed() > RETRY.1 {
+                    pause = RETRY.0;
+                }
             }
             // Random, so that nodes do not come back in step.
             let spread = crate::endpoint::random().map_or(0, |[random, ..]| random % 64) as u32;
             tokio::time::sleep(pause * (64 + spread) / 96).await;
-            pause = (pause * 2).min(RETRY.1);
+            pause = (pause * 2).min(most);
         }
     }
 
     /// One connection, until it ends.
-    async fn attempt(&self) -> Result<std::convert::Infallible, MemberError> {
-        let address = &self.config.address;
+    async fn attempt(
+        &self,
+        key: PublicKey,
+        address: &Target,
+    ) -> Result<std::convert::Infallible, MemberError> {
         let addresses = lookup(address.host(), address.port())
             .await
             .map_err(|source| HandshakeError::Resolve { server: address.clone(), source })?;
-        let only = AuthorizedPeers::new([Peer::from(self.config.key)]);
+        let only = AuthorizedPeers::new([Peer::from(key)]);
         let config = tls::client_config_for(&self.secret, &only, Credential::RawKey, wire::ALPN)
             .map_err(HandshakeError::Peer)?;
         let stream = dial(&addresses, HANDSHAKE_TIMEOUT)
@@ -216,11 +229,13 @@ impl Membership {
                 () = tokio::time::sleep(LOOK) => None,
             };
             match message.map(|bytes| ToNode::read(&bytes)).transpose()? {
-                Some(ToNode::Accept { report }) => {
+                Some(ToNode::Accept { report, epoch }) => {
+                    self.lead_by(epoch)?;
                     every = Some(Duration::from_millis(report).max(LEAST_REPORT));
                     info!(controller = %address, "joined the controller");
                     {
                         let mut status = lock(&self.status);
+                        status.address = address.to_string();
                         (status.connected, status.last_failure) = (true, None);
                     }
                     said = self.state();
@@ -251,6 +266,13 @@ impl Membership {
                 }
             }
         }
+    }
+
+    /// A controller of this epoch leads, unless the node has seen a later one.
+    fn lead_by(&self, epoch: Option<u64>) -> Result<(), MemberError> {
+        let Some(told) = epoch else { return Ok(()) };
+        let known = self.node.epoch.fetch_max(told, Relaxed);
+        if told < known { Err(MemberError::Older { told, known }) } else { Ok(()) }
     }
 
     /// Takes a plan, and saves it; or says why not.

@@ -17,6 +17,7 @@ use oncewire_plan::measure::Counts;
 use oncewire_session::link::SEAL;
 use ring::digest::{SHA256, digest};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use tracing::warn;
 
@@ -101,6 +102,8 @@ pub struct RunningNode {
     controller: Option<Arc<Mutex<MemberStatus>>>,
     /// The newest part of a plan that it has got: others may come as differences from it.
     pub(super) part: Mutex<Option<Vec<u8>>>,
+    /// The latest epoch of a controller that it has seen.
+    pub(super) epoch: AtomicU64,
 }
 
 /// MTU of the access device: packets of this size fit a datagram on every hop, encoded or not.
@@ -174,7 +177,8 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
     };
     let hops = Hops::start(link, has_access, machine, alpn)?;
     let controller = config.controller.as_ref().map(|controller| {
-        let address = controller.address.to_string();
+        let address = controller.controllers.first();
+        let address = address.map_or_else(String::new, |(_, address)| address.to_string());
         Arc::new(Mutex::new(MemberStatus { address, ..MemberStatus::default() }))
     });
     Ok(RunningNode {
@@ -188,6 +192,7 @@ pub fn start(config: NodeConfig) -> Result<RunningNode, NodeError> {
         agent: config.agent,
         controller,
         part: Mutex::new(config.saved.map(|part| part.write())),
+        epoch: AtomicU64::new(0),
     })
 }
 

@@ -346,7 +346,8 @@ impl Controller {
             refused: None,
         });
         let report = self.settings.report / 1_000_000;
-        out.push(Action::Send(at, ToNode::Accept { report }));
+        let epoch = self.settings.epoch;
+        out.push(Action::Send(at, ToNode::Accept { report, epoch }));
     }
 
     fn report(&mut self, at: usize, report: &Report) {

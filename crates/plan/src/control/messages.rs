@@ -175,6 +175,9 @@ pub enum ToNode {
     Accept {
         /// Milliseconds between reports.
         report: u64,
+        /// Of several controllers, the epoch of the one that leads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
     },
     /// A plan to carry out: the part of it that the node needs. Of all messages, only this is no JSON.
     #[serde(skip)]
@@ -317,7 +320,8 @@ mod tests {
             assert_eq!(FromNode::read(&message.write()).unwrap(), message);
         }
         for message in [
-            ToNode::Accept { report: 1000 },
+            ToNode::Accept { report: 1000, epoch: None },
+            ToNode::Accept { report: 1000, epoch: Some(u64::MAX) },
             ToNode::Offer(Offer::new(b"part", None)),
             ToNode::Offer(Offer::new(b"part", Some(b"other"))),
             ToNode::Refuse { why: String::new() },

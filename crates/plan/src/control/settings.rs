@@ -30,6 +30,9 @@ pub struct Settings {
     pub retry: u64,
     /// Bytes for packets of nodes that do not say how many they have.
     pub memory: u64,
+    /// The epoch of its leadership, if there are other controllers: nodes refuse those with a smaller
+    /// one than they have seen.
+    pub epoch: Option<u64>,
     /// Digest of the topology, which nodes must have, too.
     pub network: String,
     /// Digest of a plan's manifests.
@@ -53,6 +56,7 @@ impl Settings {
             absence: 15 * SECOND,
             retry: 30 * SECOND,
             memory: 256 << 20,
+            epoch: None,
             network,
             digest,
         }

@@ -129,7 +129,7 @@ impl World {
 
     fn node_takes(&mut self, at: usize, message: ToNode) -> Option<Input> {
         match message {
-            ToNode::Accept { report } => {
+            ToNode::Accept { report, .. } => {
                 assert_eq!(report, 10_000);
                 Some(Input::From(at, FromNode::State(self.state(at))))
             }

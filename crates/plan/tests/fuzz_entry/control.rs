@@ -238,7 +238,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
         ("offer", [b"n", &offer.write()[..]].concat()),
         ("differences", [b"n", &differences.write()[..]].concat()),
         ("part", [b"p", &part[..]].concat()),
-        ("accept", [b"n", &ToNode::Accept { report: 10_000 }.write()[..]].concat()),
+        ("accept", [b"n", &ToNode::Accept { report: 10_000, epoch: None }.write()[..]].concat()),
         ("record", format!("r{record}").into_bytes()),
         (
             "measured",
