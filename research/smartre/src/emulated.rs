@@ -208,6 +208,22 @@ pub(crate) fn for_an_epoch(instance: &Instance) -> Instance {
     instance
 }
 
+/// Devices for hop-by-hop that have no more memory together than an allocation's queues: at equal cost,
+/// as far as memory is the cost. Each has the same part of what it would fill.
+fn with_memory_of(instance: &Instance, allocation: &Allocation) -> Instance {
+    let paths = 0..allocation.paths() as u32;
+    let queues: u64 = paths.flat_map(|path| allocation.shares(path)).map(|share| share.bytes).sum();
+    let volumes = instance.link_volumes();
+    let mut instance = instance.clone();
+    for device in &mut instance.devices {
+        device.memory = device.memory.min(device.link.map_or(0.0, |link| volumes[link]));
+    }
+    let filled: f64 = instance.devices.iter().map(|device| device.memory).sum();
+    let part = (queues as f64 / filled).min(1.0);
+    instance.devices.iter_mut().for_each(|device| device.memory *= part);
+    instance
+}
+
 /// Edge-only, as a share of all hops of an instance.
 fn at_edges(instance: &Instance) -> Outcome<Solution> {
     let edges = edge_only(instance)?;
@@ -371,9 +387,11 @@ fn of_rules(
         results.push((name, share, bad));
     }
     let for_an_epoch = for_an_epoch(&measured);
+    let as_much = with_memory_of(&measured, &allocation);
     for (name, instance, copies) in [
         ("hop-by-hop", &measured, 1),
         ("hop-by-hop, 16 copies", &measured, 16),
+        ("hop-by-hop, 16 copies, SmartRE's memory", &as_much, 16),
         ("Ideal", &for_an_epoch, 1),
         ("Ideal, 16 copies", &for_an_epoch, 16),
     ] {

@@ -35,19 +35,21 @@ struct Variant {
     room: bool,
     /// Hours that a plan is for, up to the last that it knows of.
     hours: u64,
-    /// Ages of the newest profile that are tried.
-    oldest: u64,
+    /// Whether paths cache all of their packets, whatever the plan expects of them.
+    full: bool,
 }
 
-fn variants() -> [Variant; 5] {
+fn variants() -> [Variant; 7] {
     let precise = Rules::default();
-    let variant = |name, rules, room, hours, oldest| Variant { name, rules, room, hours, oldest };
+    let variant = |name, rules, room, hours, full| Variant { name, rules, room, hours, full };
     [
-        variant("published", PUBLISHED, false, 1, OLDEST),
-        variant("precise", precise, false, 1, OLDEST),
-        variant("precise, all memory", precise, true, 1, OLDEST),
-        variant("precise, all memory, 4 hours", precise, true, 4, OLDEST),
-        variant("precise, all memory, all hours", precise, true, HOURS, OLDEST),
+        variant("published", PUBLISHED, false, 1, false),
+        variant("precise", precise, false, 1, false),
+        variant("precise, all memory", precise, true, 1, false),
+        variant("precise, all memory, 4 hours", precise, true, 4, false),
+        variant("precise, all memory, all hours", precise, true, HOURS, false),
+        variant("precise, all memory, full", precise, true, 1, true),
+        variant("precise, all memory, all hours, full", precise, true, HOURS, true),
     ]
 }
 
@@ -66,7 +68,7 @@ fn measured(instance: &Instance, packets: &[Packet]) -> Outcome<Vec<Instance>> {
 }
 
 /// A plan for these hours, the newest last. Its queues are for their mean.
-fn plan(hours: &[Instance], room: bool) -> Outcome<Allocation> {
+fn plan(hours: &[Instance], Variant { room, full, .. }: &Variant) -> Outcome<Allocation> {
     let newest = &hours[hours.len() - 1];
     let solution = match hours {
         [one] => solve(one)?,
@@ -78,7 +80,8 @@ fn plan(hours: &[Instance], room: bool) -> Outcome<Allocation> {
     let volumes: Vec<f64> = (0..newest.paths.len()).map(volume).collect();
     let mean = newest.clone().with_volumes(&volumes)?;
     let allocation = Allocation::new(&mean, &solution)?;
-    Ok(if room { allocation.with_room(&mean, f64::INFINITY) } else { allocation })
+    let allocation = if *full { allocation.with_all(&mean)? } else { allocation };
+    Ok(if *room { allocation.with_room(&mean, f64::INFINITY) } else { allocation })
 }
 
 /// What is saved if each epoch's manifests are for profiles that are `lag` epochs old.
@@ -92,12 +95,12 @@ fn run_with(
 ) -> Outcome<(f64, u64)> {
     let length = (instance.epoch.0 * 1e9) as u64;
     let settings = Settings { seed, rules: variant.rules, ..Settings::default() };
-    let first = Scheme::Planned(plan(&measured[..1], variant.room)?);
+    let first = Scheme::Planned(plan(&measured[..1], variant)?);
     let mut emulation = Emulation::new(instance, first, settings)?;
     for epoch in lag + 1..HOURS {
         let end = (epoch - lag) as usize;
         let begin = end.saturating_sub(variant.hours as usize);
-        let allocation = plan(&measured[begin..end], variant.room)?;
+        let allocation = plan(&measured[begin..end], variant)?;
         let change = Change::Manifests { allocation, rollout: Rollout::default() };
         emulation.schedule(Event { time: epoch * length, change })?;
     }
@@ -118,7 +121,7 @@ fn of_ingress(
     let hours = measured(&instance, &packets)?;
     let mut rows = Vec::new();
     for variant in variants() {
-        for lag in 0..=variant.oldest {
+        for lag in 0..=OLDEST {
             let (saved, overloaded) = run_with(&variant, lag, &instance, &hours, &packets, seed)?;
             rows.push((variant.name, lag.to_string(), saved, overloaded));
         }
@@ -129,7 +132,7 @@ fn of_ingress(
     let mean = profiler.measurement()?.apply(&instance)?;
     let mut names = BTreeMap::new();
     for variant in variants().into_iter().filter(|variant| variant.hours == 1) {
-        let allocation = plan(std::slice::from_ref(&mean), variant.room)?;
+        let allocation = plan(std::slice::from_ref(&mean), &variant)?;
         let report =
             emulate(&instance, Scheme::Planned(allocation), variant.rules, &packets, seed)?;
         names.insert(variant.name, warm(&report, BEFORE));

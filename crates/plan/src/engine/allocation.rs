@@ -12,6 +12,8 @@ use crate::{
     manifest::{self, IngressManifest, IngressPath, IngressRange, Plan, PlannedPath},
 };
 
+/// Volume of a path that a plan did not expect, over that of the mean path of its ingress.
+const UNEXPECTED: f64 = 0.1;
 /// Number of hashes.
 const SPACE: f64 = 4_294_967_296.0;
 
@@ -215,6 +217,55 @@ impl Allocation {
             }
         }
         self
+    }
+
+    /// With ranges for all packets that an ingress can encode: what the plan leaves of a path is
+    /// divided among its devices by the links that a byte decoded there has saved, as the second
+    /// heuristic does ([`crate::baseline`]). For traffic that a plan did not expect. Queues that would
+    /// not fit in a device or a packet store are smaller.
+    ///
+    /// # Errors
+    /// Those of [`Allocation::of_parts`]: an allocation of another instance.
+    pub fn with_all(self, instance: &Instance) -> Result<Self, Error> {
+        let mut parts = Vec::with_capacity(instance.paths.len());
+        let mut at_device = vec![0.0; instance.devices.len()];
+        let mut at_store = vec![0.0; instance.store_count()];
+        let store = |ingress: u32| instance.ingresses[ingress as usize].store as usize;
+        for (number, path) in instance.paths.iter().enumerate() {
+            let ingress = &instance.ingresses[path.ingress as usize];
+            let least = UNEXPECTED * ingress.volume / ingress.paths.len() as f64;
+            let shares = self.shares(number as u32);
+            let planned: f64 = shares.iter().map(part).sum();
+            let left = (instance.coded(path.ingress as usize) - planned).max(0.0);
+            let links: f64 = path.hops.iter().map(|hop| f64::from(hop.saves)).sum();
+            let mut end = 0.0f64;
+            let mut of_path = Vec::with_capacity(path.hops.len());
+            for hop in &path.hops {
+                let share = shares.iter().find(|share| share.device == hop.device);
+                let more = if links > 0.0 { left * f64::from(hop.saves) / links } else { 0.0 };
+                let from = (end * SPACE).round() as u64;
+                end = (end + share.map_or(0.0, part) + more).min(1.0);
+                let to = (end * SPACE).round() as u64;
+                if to > from {
+                    let bytes = share.map_or(0.0, |share| share.bytes as f64)
+                        + more * path.volume.max(least);
+                    at_device[hop.device] += bytes;
+                    at_store[store(path.ingress)] += bytes;
+                    of_path.push(Share { from, to, device: hop.device, bytes: bytes as u64 });
+                }
+            }
+            parts.push(of_path);
+        }
+        for (path, shares) in instance.paths.iter().zip(&mut parts) {
+            let of_store =
+                instance.store_memory(store(path.ingress)).0 / at_store[store(path.ingress)];
+            for share in shares {
+                let of_device = instance.devices[share.device].memory / at_device[share.device];
+                let fits = of_store.min(of_device).min(1.0);
+                share.bytes = (share.bytes as f64 * fits) as u64;
+            }
+        }
+        Self::of_parts(instance, parts)
     }
 
     /// Number of paths.

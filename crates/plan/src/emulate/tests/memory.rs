@@ -128,3 +128,37 @@ fn plans_expect_of_devices_what_they_can_do() {
     }
     assert!(better > 0);
 }
+
+/// A plan for traffic that repeats nothing caches nothing; with all packets cached, it saves much of
+/// other traffic, and still fits.
+#[test]
+fn plans_cache_what_they_did_not_expect() {
+    for network in 0..NETWORKS.len() {
+        let instance = small(network, 0.5, 1e6, 1e7);
+        let Profile::Synthetic(profile) = instance.profile.clone() else { unreachable!() };
+        let none = Profile::Synthetic(Synthetic { gamma: 0.0, ..profile });
+        let none = instance.clone().with_profile(none).unwrap();
+        let solution = lp::solve(&none, &lp::Options::default(), None, &Unwatched).unwrap().0;
+        let plan = Allocation::new(&none, &solution).unwrap();
+        let all = plan.clone().with_all(&none).unwrap();
+        let mut held = vec![0.0; none.devices.len()];
+        for path in 0..none.paths.len() as u32 {
+            assert!(plan.shares(path).is_empty());
+            assert_eq!(all.shares(path).last().map(|share| share.to), Some(1 << 32));
+            all.shares(path).iter().for_each(|share| held[share.device] += share.bytes as f64);
+        }
+        assert!(held.iter().zip(&none.devices).all(|(held, device)| *held <= device.memory));
+        assert!(held.iter().sum::<f64>() <= none.ingresses[0].memory);
+        let settings = workload::Settings { seed: 1, epochs: 3.0, ..workload::Settings::default() };
+        let packets: Vec<Packet> = workload::Synthetic::new(&instance, settings).unwrap().collect();
+        let saved = |allocation: Allocation| {
+            let scheme = Scheme::Planned(allocation);
+            let mut emulation = Emulation::new(&instance, scheme, Settings::default()).unwrap();
+            emulation.run(packets.iter().cloned(), &Unwatched).unwrap();
+            emulation.report().footprint.reduction()
+        };
+        assert_eq!(saved(plan), 0.0);
+        let share = saved(all);
+        assert!(share > 0.1, "{network}: {share}");
+    }
+}
