@@ -6,8 +6,8 @@
 //! With memory to spare the program puts nearly everything there: operations run out, and later
 //! copies of what is cached at the end of one path are of no use to the others. So the program is
 //! solved several times, with fewer operations where more is expected of a device than it can do,
-//! and with less memory than there is, and the plan is taken that can be expected to save most
-//! (`docs/PLANNERS.md`, "Copies").
+//! and with less memory than there is, and the plan is taken that can be expected to save most; of those
+//! that are about equal the one whose busiest device has least to do (`docs/PLANNERS.md`, "Copies").
 
 use crate::{
     Error, Instance, Watch,
@@ -20,7 +20,12 @@ const ROUNDS: usize = 6;
 /// Share of a device's operations per epoch that plans may expect of it: traffic comes in bursts.
 pub(super) const BURSTS: f64 = 0.85;
 /// Shares of the memory that the first solution uses most of at a device.
-const MEMORIES: [f64; 2] = [0.5, 0.25];
+const MEMORIES: [f64; 3] = [0.5, 0.25, 0.125];
+/// Plans that are expected to save as much, to this share, are equal.
+pub(super) const EQUAL: f64 = 0.03;
+/// If the busiest device of a plan has no more to do than this share of what it may, it has enough to
+/// spare.
+const EASY: f64 = 0.5;
 
 /// A plan that leaves this share of devices free.
 ///
@@ -39,12 +44,12 @@ pub(super) fn allocate(
         Ok::<_, Error>((Allocation::new(instance, &solution)?, warm))
     };
     let (first, warm) = solve(&reserved, warm)?;
-    let mut best = Best { saved: f64::NEG_INFINITY, allocation: first.clone() };
+    let mut best = Best::default();
     if rules.copies > 1 {
         let spare: Vec<f64> = reserved.devices.iter().map(|d| BURSTS * d.operations).collect();
         let most = most_held(&reserved, &first);
         let mut limits = reserved.clone();
-        let mut latest = (first, warm.clone());
+        let mut latest = (first.clone(), warm.clone());
         for round in 0..=ROUNDS {
             let expected = latest.0.expect(instance, rules);
             best.offer(&latest.0, &expected, &spare);
@@ -61,22 +66,51 @@ pub(super) fn allocate(
             best.offer(&allocation, &allocation.expect(instance, rules), &spare);
         }
     }
-    Ok((best.allocation.with_room(instance, 1.0 / (1.0 - headroom)), warm))
+    let allocation = best.take().unwrap_or(first);
+    Ok((allocation.with_room(instance, 1.0 / (1.0 - headroom)), warm))
 }
 
-/// The plan that is expected to save most so far.
+/// Plans to choose from.
+#[derive(Default)]
 struct Best {
+    offers: Vec<Offer>,
+}
+
+/// A plan, what it is expected to save, and what its busiest device does, as a share of what it may.
+struct Offer {
     saved: f64,
+    busiest: f64,
     allocation: Allocation,
 }
 
 impl Best {
     fn offer(&mut self, allocation: &Allocation, expected: &Expectation, spare: &[f64]) {
-        let saved = served(expected, spare);
-        if saved > self.saved {
-            *self = Self { saved, allocation: allocation.clone() };
-        }
+        let (saved, busiest) = (served(expected, spare), busiest(expected, spare));
+        self.offers.push(Offer { saved, busiest, allocation: allocation.clone() });
     }
+
+    /// The plan that is expected to save most. If operations might be short, of those that are about
+    /// equal the one that leaves its busiest device most.
+    fn take(self) -> Option<Allocation> {
+        let saved = |one: &Offer, other: &Offer| one.saved.total_cmp(&other.saved);
+        let best = self.offers.iter().max_by(|one, other| saved(one, other))?;
+        let least = match best.busiest > EASY {
+            true => best.saved - EQUAL * best.saved.abs(),
+            false => best.saved,
+        };
+        let equal = self.offers.into_iter().filter(|offer| offer.saved >= least);
+        let busiest = |one: &Offer, other: &Offer| one.busiest.total_cmp(&other.busiest);
+        equal.min_by(busiest).map(|offer| offer.allocation)
+    }
+}
+
+/// What the device with most to do has, as a share of what it may.
+pub(super) fn busiest(expected: &Expectation, spare: &[f64]) -> f64 {
+    let share = |(device, spare): (usize, &f64)| {
+        let needed = operations(expected, device);
+        if needed > 0.0 { needed / spare } else { 0.0 }
+    };
+    spare.iter().enumerate().map(share).fold(0.0, f64::max)
 }
 
 /// Operations expected of a device per epoch.

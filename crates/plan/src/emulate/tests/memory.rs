@@ -99,12 +99,13 @@ fn packets_save_what_is_expected() {
     }
 }
 
-/// Over networks, operations and memories: the plan that is taken is expected to save no less than the
-/// program's optimum, and somewhere more, if no device does more than it can.
+/// Over networks, operations and memories: the plan that is taken is expected to save about as much as
+/// the program's optimum, and somewhere more, if no device does more than it can; and somewhere it
+/// leaves the busiest device more.
 #[test]
 fn plans_expect_of_devices_what_they_can_do() {
     let rules = Rules::default();
-    let mut better = 0;
+    let (mut better, mut easier) = (0, 0);
     for network in 0..NETWORKS.len() {
         for operations in [600.0, 1200.0, 2400.0] {
             for memory in [3e5, 1e6, 4e7] {
@@ -120,13 +121,18 @@ fn plans_expect_of_devices_what_they_can_do() {
                     .collect();
                 let of = |plan: &Allocation| spread::served(&plan.expect(&instance, rules), &spare);
                 let taken = plan(rules);
-                assert!(of(&taken) >= of(&first), "{network} {operations} {memory}");
+                let least = (1.0 - spread::EQUAL) * of(&first);
+                assert!(of(&taken) >= least, "{network} {operations} {memory}");
+                let busiest =
+                    |plan: &Allocation| spread::busiest(&plan.expect(&instance, rules), &spare);
+                let (taken_does, first_does) = (busiest(&taken), busiest(&first));
+                easier += usize::from(taken_does < 0.9 * first_does);
                 better += usize::from(of(&taken) > 1.01 * of(&first));
                 assert_eq!(plan(Rules::PUBLISHED), first, "the program's optimum");
             }
         }
     }
-    assert!(better > 0);
+    assert!(better > 0 && easier > 0, "{better} {easier}");
 }
 
 /// A plan for traffic that repeats nothing caches nothing; with all packets cached, it saves much of
