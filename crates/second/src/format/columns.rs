@@ -1,6 +1,6 @@
 //! Columns: section 6.
 
-use super::descriptors::Section;
+use super::symbols::Section;
 use super::*;
 
 /// The length models that columns share.

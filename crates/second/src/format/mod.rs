@@ -8,13 +8,15 @@ mod descriptors;
 mod fields;
 mod literals;
 mod sequences;
+mod symbols;
 mod transcoded;
 
 pub use columns::{Column, LengthModels, NewCodes};
 use descriptors::plain_descriptors;
-pub use descriptors::{Match, Model, Models, Number};
+pub use descriptors::{Match, Models};
 pub use literals::CodedLiterals;
 use std::ops::Range;
+pub use symbols::{Model, Number};
 pub use transcoded::TranscodeModels;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

@@ -1,7 +1,7 @@
 //! Transcoded literals: section 7.
 
-use super::descriptors::Section;
 use super::fields::Fields;
+use super::symbols::Section;
 use super::*;
 
 /// The models of a context.

@@ -5,10 +5,12 @@
 use crate::error::FrameError;
 use crate::inside::wire::clause::Clause;
 use crate::inside::wire::columns::{number, signed};
-use crate::inside::wire::sequences::MAX_NAMED;
 use crate::inside::wire::work::{JOINED, Work};
 use crate::limits::MAX_BLOCK;
 use std::ops::Range;
+
+/// Most zstd blocks that a frame may name. A reader keeps the tables after each.
+pub(in crate::inside) const MAX_NAMED: usize = 64;
 
 /// Most bytes of the sources that are in pieces.
 pub(in crate::inside) const MAX_JOINED: usize = 1 << 19;

@@ -3,7 +3,7 @@
 use crate::error::FrameError;
 use crate::inside::wire::clause::Clause;
 use crate::inside::wire::columns::{Residual, bytes, number, signed, small};
-use crate::inside::wire::pieces::{self, Joined, Open};
+use crate::inside::wire::pieces::{self, Joined, MAX_NAMED, Open};
 use crate::inside::wire::work::{LITERAL, SEQUENCE, SHIFT, STEP, Work};
 use crate::zstd_block::{
     self, MAX_ZSTD_BLOCK, Outline, Packer, Room, Sequence, Stop, Tables, unpack,
@@ -13,8 +13,6 @@ use std::ops::Range;
 /// Most sequences, and most literals, that a frame may take from its sources.
 pub(in crate::inside) const MAX_SEQUENCES: usize = 1 << 16;
 pub(in crate::inside) const MAX_LITERALS: usize = 1 << 19;
-/// Most zstd blocks that a frame may name. A reader keeps the tables after each.
-pub(in crate::inside) const MAX_NAMED: usize = 64;
 /// Most shifts of a frame.
 pub(in crate::inside) const MAX_SHIFTS: usize = 1 << 10;
 

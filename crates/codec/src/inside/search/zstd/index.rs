@@ -1,8 +1,7 @@
 //! An index of the sequences in the log: fingerprints, and the zstd blocks.
 
-use crate::inside::wire::pieces::MAX_JOINED;
+use crate::inside::wire::pieces::{MAX_JOINED, MAX_NAMED};
 use crate::inside::wire::section::MAX_SOURCES;
-use crate::inside::wire::sequences::MAX_NAMED;
 use crate::zstd_block::{Sequence, Uses};
 use std::collections::VecDeque;
 use std::ops::Range;
