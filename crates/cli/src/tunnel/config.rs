@@ -120,7 +120,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
     let size = args.store_size;
     if size < LEAST_STORE {
         let why = format!(
-            "{}: use at least {}",
+            "--store-size {}: use at least {}",
             crate::quantity::size(size),
             crate::quantity::size(LEAST_STORE)
         );
@@ -130,7 +130,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
     let log = match args.store_per_peer {
         Some(each) if each < LEAST_STORE || each > size / 2 => {
             let why = format!(
-                "{}: use {} to {}, half of store_size",
+                "--store-per-peer {}: use {} to {}, half of --store-size",
                 crate::quantity::size(each),
                 crate::quantity::size(LEAST_STORE),
                 crate::quantity::size(size / 2)
@@ -139,7 +139,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
         }
         Some(each) if each / 2 > memory / 8 * RECALL_MEMORY => {
             let why = format!(
-                "{}: what finds it again takes a thousandth in memory; with --memory {} use at most {}",
+                "--store-per-peer {}: what finds it again takes a thousandth in memory; with --memory {} use at most {}",
                 crate::quantity::size(each),
                 crate::quantity::size(memory),
                 crate::quantity::size(memory / 4 * RECALL_MEMORY)
@@ -152,7 +152,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
     let writes = args.store_writes;
     if let Some(day) = writes.filter(|&day| day < LEAST_WRITES) {
         let why = format!(
-            "{}/day: use at least {}/day",
+            "--store-writes {}/day: use at least {}/day",
             crate::quantity::size(day),
             crate::quantity::size(LEAST_WRITES)
         );

@@ -79,7 +79,9 @@ fn names(text: &str) -> BTreeSet<String> {
 fn rules_and_dashboard_name_metrics_that_exist() {
     let dir = tempfile::TempDir::new().unwrap();
     let history = dir.path().join("history");
-    let connect = [&ADMIN[..], &["--history", history.to_str().unwrap()]].concat();
+    let store = dir.path().join("store");
+    let files = ["--history", history.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    let connect = [&ADMIN[..], &files].concat();
     let tunnel = Plan::new().to(echo()).serve(&ADMIN).connect(&connect).start();
     let at = admin(&tunnel.connect);
     // A service has metrics once something was carried to it.

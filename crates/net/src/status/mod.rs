@@ -174,6 +174,8 @@ pub struct StoreStatus {
     /// Stretches of such content.
     #[serde(rename = "lost_ranges")]
     pub lost_ranges: u64,
+    /// Whether nothing more is written.
+    pub failed: bool,
     /// Why caches are in memory only, if they are.
     pub failure: Option<String>,
 }

@@ -231,6 +231,13 @@ const STORE: &[Field<StoreStatus>] = &[
     field("recalled_older_bytes", Counter, Bytes, "The same, older than a day.", |s| {
         whole(s.recalled_older)
     }),
+    field(
+        "failed",
+        Gauge,
+        Count,
+        "1 once nothing is stored any more, because the disk failed.",
+        |s| whole(s.failed.into()),
+    ),
 ];
 
 const HTTPS: &[Field<HttpsStatus>] = &[

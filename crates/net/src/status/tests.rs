@@ -68,6 +68,7 @@ fn tunnel() -> Status {
             recalled_day: 35,
             recalled_older: 36,
             lost_ranges: 37,
+            failed: true,
             failure: Some("it is full".into()),
         }),
         history: Some(HistoryStatus {

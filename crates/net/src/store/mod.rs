@@ -228,6 +228,7 @@ impl ContentStore {
             recalled_older,
             lost,
             lost_ranges,
+            failed: shared.failure.get().is_some(),
             failure: shared.failure.get().cloned(),
             ..StoreStatus::default()
         };
