@@ -10,7 +10,7 @@
 //! conditional on that key, so whoever leads no more writes nothing. A leader stops by itself when it
 //! could not renew its lease for as long as that lives, counted from when it asked.
 
-use super::store::{ControllerStoreError, EtcdAt};
+use super::place::{ControllerStoreError, EtcdAt};
 use crate::log_limit::Changes;
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp,

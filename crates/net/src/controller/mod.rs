@@ -12,6 +12,7 @@
 mod etcd;
 mod explain;
 mod operator;
+mod place;
 mod run;
 mod store;
 pub(crate) mod wire;
@@ -19,8 +20,8 @@ pub(crate) mod wire;
 pub use explain::{Hop, Why};
 pub(crate) use operator::Node as NodeState;
 pub use operator::{Answer, Request, Status};
+pub use place::{ControllerStoreError, EtcdAt, StoreAt};
 pub use run::run;
-pub use store::{ControllerStoreError, EtcdAt, StoreAt};
 
 use crate::endpoint::NetError;
 use crate::handshake::{HANDSHAKE_TIMEOUT, HandshakeError};

@@ -1,7 +1,7 @@
 //! A node without I/O: what it does with a packet from its access device, and with a record of a
 //! neighbor.
 
-use super::overload::Load;
+use super::load::Load;
 use super::part::Part;
 use super::place::{Entrance, NodeSettings, Place};
 use super::record::{

@@ -8,6 +8,8 @@
 //! record of a neighbor -> arrive: path, the neighbor before -> Node -> next node, or access device
 //! ```
 
+mod error;
+mod load;
 mod machine;
 mod member;
 mod overload;
@@ -22,10 +24,11 @@ mod speed;
 mod tests;
 mod versions;
 
+pub use error::NodeError;
 pub use machine::{FORMAT, Machine, NodeCounters, Step};
 pub use member::{MemberConfig, MemberStatus, SavedPlanError, plan_digest, saved_plan};
 pub use place::NodeSettings;
 pub use plans::{Plans, Taken};
-pub use running::{NodeConfig, NodeError, RunningNode, access_mtu, follow, start};
+pub use running::{NodeConfig, RunningNode, access_mtu, follow, start};
 pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};
 pub use speed::{Speeds, measure_speeds};

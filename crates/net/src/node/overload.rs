@@ -12,14 +12,6 @@ const SPAN: u64 = 200_000_000;
 /// Nanoseconds after which ingresses burden an overloaded node with a quarter more.
 const RECOVER: u64 = 1_000_000_000;
 
-/// What a node has done lately, and when its ingress looks again at those that it spares.
-#[derive(Default)]
-pub(super) struct Load {
-    since: u64,
-    operations: u64,
-    recovers: Option<u64>,
-}
-
 impl Machine {
     /// Compares what was done since the last time with what can be done, `now` nanoseconds since the
     /// start.

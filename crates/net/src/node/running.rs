@@ -1,14 +1,15 @@
 //! A node on sockets.
 
+use super::error::NodeError;
 use super::member::{MemberConfig, MemberStatus, Membership};
 use super::record::OVERHEAD;
 use super::{
     Machine, Manifests, NodeCounters, NodeSettings, Plans, RunningNetwork, SetupError, Taken,
 };
-use crate::keys::{Peer, PublicKey, SecretKey};
+use crate::keys::{Peer, SecretKey};
 use crate::link::{
-    DeviceConfig, Hops, IpNet, LinkConfig, LinkError, Matching, PeerConfig, Policy, Shaping,
-    Sharing, Timing, largest_datagram,
+    DeviceConfig, Hops, IpNet, LinkConfig, Matching, PeerConfig, Policy, Shaping, Sharing, Timing,
+    largest_datagram,
 };
 use crate::status::NodeStatus;
 use crate::sync::lock;
@@ -60,31 +61,6 @@ pub struct NodeConfig {
     pub agent: String,
     /// Its controller, if it has one.
     pub controller: Option<MemberConfig>,
-}
-
-/// Why a node cannot start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// What it reads does not fit.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// The key is not that of the node in the topology.
-    #[error("the topology gives node {name} the public key {expected}, but this end's is {own}")]
-    Key {
-        /// The node.
-        name: String,
-        /// Its key in the topology.
-        expected: PublicKey,
-        /// This end's.
-        own: PublicKey,
-    },
-    /// No node shares a link with it.
-    #[error("node {0} has no neighbors in the topology")]
-    Alone(String),
-    /// The port, the device or TLS.
-    #[error(transparent)]
-    Link(#[from] LinkError),
 }
 
 /// A node that runs. It stops when this is dropped.

@@ -1,6 +1,6 @@
 //! What a node knows before it starts: the network, and the manifests of a plan.
 
-use super::running::NodeError;
+use super::error::NodeError;
 use crate::keys::{Peer, PublicKey};
 use crate::target::Target;
 use ipnet::IpNet;

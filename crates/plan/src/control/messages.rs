@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::message_error::{MAX_VERSION, MessageError};
 use super::offer::{self, Offer};
 use crate::measure::Counts;
 
@@ -17,43 +18,10 @@ pub const MAX_PAIRS: usize = 8192;
 pub const MAX_NODES: usize = 65_536;
 /// Most bytes of a name, of a digest, and of a program with its version.
 pub const MAX_WORD: usize = 1000;
-/// Largest version of a plan that a node may say it has. Documents have larger ones, so that a next one
-/// can follow.
-pub const MAX_VERSION: u64 = 1 << 52;
 /// Least time over which an ingress measures, in nanoseconds: rates of less say nothing.
 pub(super) const LEAST_MEASURED: u64 = 100_000_000;
 /// Most characters of a text that is shown to people.
 const MAX_TEXT: usize = 300;
-
-/// A message that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MessageError {
-    /// It is not of this protocol.
-    #[error("a message that is none of the protocol: {0}")]
-    Malformed(String),
-    /// It is larger than messages are.
-    #[error("a message of {bytes} bytes; the largest has {most}")]
-    TooLong {
-        /// Its bytes.
-        bytes: usize,
-        /// The most.
-        most: usize,
-    },
-    /// A plan has a version that none has.
-    #[error("a plan of version {0}; the largest is {MAX_VERSION}")]
-    Version(u64),
-    /// It lists more of something than there can be.
-    #[error("a message with {count} {what}; there are {most} at most")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        count: usize,
-        /// The most.
-        most: usize,
-    },
-}
 
 /// A plan, by its version and digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

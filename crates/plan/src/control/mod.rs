@@ -13,6 +13,7 @@
 
 mod controller;
 mod decide;
+mod message_error;
 mod messages;
 mod offer;
 mod question;
@@ -23,9 +24,10 @@ mod tests;
 mod view;
 
 pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout};
+pub use message_error::{MAX_VERSION, MessageError};
 pub use messages::{
-    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_VERSION,
-    MAX_WORD, MessageError, NodeState, PlanRef, Report, ToNode, plain,
+    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_WORD, NodeState,
+    PlanRef, Report, ToNode, plain,
 };
 pub use offer::{Offer, OfferError, part_hash};
 pub use question::{Answer, Means, Question, Rates, Worth};

@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-use super::messages::MessageError;
+use super::message_error::MessageError;
 use crate::manifest::MAX_PART;
 
 /// First byte of an offer of a whole part, and of one as differences. Other messages begin with `{`.
