@@ -46,6 +46,7 @@ for member in 1 2 3; do
     --listen-peer-urls "http://127.0.0.1:239$member" --initial-advertise-peer-urls "http://127.0.0.1:239$member" \
     > "etcd$member.log" 2>&1 &
   started+=($!)
+  disown
 done
 controllers=""
 pids=()
@@ -54,6 +55,7 @@ lead_of() {
     --store etcd://127.0.0.1:2381,127.0.0.1:2382,127.0.0.1:2383/row --socket "c$1.sock" 2>> "c$1.log" &
   pids[$1]=$!
   started+=($!)
+  disown
 }
 for number in 3 4; do
   controllers+="$("$program" keygen c$number.key)@10.99.0.100:708$number,"
@@ -66,6 +68,7 @@ for name in A B C; do
     --controller "${controllers%,}" --plan-file $name.plan --memory 30M --device "t$number" \
     --address "10.$number.0.1/32" --status $name.sock 2> $name.log &
   started+=($!)
+  disown
 done
 until grep -q "is carried out by 3 of 3 nodes" c3.log c4.log; do sleep 0.2; done
 
