@@ -5,8 +5,8 @@ use std::fmt::Display;
 use oncewire_plan::{
     NodeId, Unwatched,
     control::{
-        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, Offer, Question, Record,
-        Settings, ToNode, part_hash,
+        Action, Controller, FORMAT, FromNode, Input, Join, NodeState, Question, Record, Settings,
+        ToNode, part_hash,
     },
     manifest::{NodePart, Parts, Plan},
     topology,
@@ -232,8 +232,11 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let network = topology::json(MAP).expect("a map");
     let parts = Parts::new(&plan, digest(&plan), &network).expect("parts");
     let part = parts.part(NodeId(0)).write();
-    let offer = ToNode::Offer(Offer::new(&part, None));
-    let differences = ToNode::Offer(Offer::new(&part, Some(&parts.part(NodeId(1)).write())));
+    let offer = ToNode::Offer(oncewire_plan::control::Offer::new(&part, None));
+    let differences = ToNode::Offer(oncewire_plan::control::Offer::new(
+        &part,
+        Some(&parts.part(NodeId(1)).write()),
+    ));
     let seeds = vec![
         ("offer", [b"n", &offer.write()[..]].concat()),
         ("differences", [b"n", &differences.write()[..]].concat()),
