@@ -1,6 +1,7 @@
 //! A node without I/O: what it does with a packet from its access device, and with a record of a
 //! neighbor.
 
+use super::error::SetupError;
 use super::load::Load;
 use super::part::Part;
 use super::place::{Entrance, NodeSettings, Place};
@@ -8,7 +9,7 @@ use super::record::{
     self, ANSWER, NOTICE, Notice, OVERLOADED, PathError, PathPacket, REJECTION, RESTARTED, Reason,
     Rejected, fields_of, invariant, read_overloaded, read_restarted, take_path, write_restarted,
 };
-use super::setup::{Manifests, RunningNetwork, SetupError};
+use super::setup::{Manifests, RunningNetwork};
 use super::versions::Versions;
 use oncewire_packet::fields::Headers;
 use oncewire_plan::engine::{

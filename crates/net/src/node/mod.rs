@@ -24,11 +24,11 @@ mod speed;
 mod tests;
 mod versions;
 
-pub use error::NodeError;
+pub use error::{NodeError, SetupError};
 pub use machine::{FORMAT, Machine, NodeCounters, Step};
 pub use member::{MemberConfig, MemberStatus, SavedPlanError, plan_digest, saved_plan};
 pub use place::NodeSettings;
 pub use plans::{Plans, Taken};
 pub use running::{NodeConfig, RunningNode, access_mtu, follow, start};
-pub use setup::{Manifests, PlanId, RunningNetwork, SetupError};
+pub use setup::{Manifests, PlanId, RunningNetwork};
 pub use speed::{Speeds, measure_speeds};

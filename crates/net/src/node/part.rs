@@ -1,7 +1,8 @@
 //! What a plan asks of one node.
 
+use super::error::SetupError;
 use super::place::{Entrance, KEPT, NodeSettings, Place};
-use super::setup::{Manifests, PlanId, RunningNetwork, SetupError, ways};
+use super::setup::{Manifests, PlanId, RunningNetwork, ways};
 use oncewire_plan::engine::{
     Allocation, Budget, Ingress, Queues, Ranges, Route, Routes, Rules, SentPackets,
 };

@@ -1,11 +1,12 @@
 //! New plans while packets flow: by acknowledgments on the paths themselves, without a clock and
 //! without a controller (`docs/NETWORK.md`, "New plans").
 
+use super::error::SetupError;
 use super::machine::{Machine, Step};
 use super::part::Part;
 use super::place::Place;
 use super::record::{ANSWER, NOTICE, Notice, What};
-use super::setup::{Manifests, PlanId, SetupError};
+use super::setup::{Manifests, PlanId};
 use super::versions::{AGAIN, Next, Phase, Versions, beginning};
 use oncewire_plan::DeviceId;
 use oncewire_plan::engine::{Node, Ranges};
