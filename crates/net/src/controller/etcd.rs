@@ -251,6 +251,9 @@ impl Leader {
         if *self.lost.borrow() {
             return Err(Failed::Deposed);
         }
+        if text.len().div_ceil(PIECE) > MOST_PIECES {
+            return Err(Failed::Etcd(format!("a plan of {} bytes is too large", text.len())));
+        }
         let before = self.head().await?;
         let number = format!("{:x}-{:x}", self.epoch, self.written.fetch_add(1, Relaxed));
         let mut pieces = 0;
@@ -258,9 +261,6 @@ impl Leader {
             let key = self.key(&format!("record/{number}/{pieces}"));
             self.guarded(&[TxnOp::put(key, piece, None)]).await?;
             pieces += 1;
-        }
-        if pieces > MOST_PIECES {
-            return Err(Failed::Etcd(format!("a plan of {} bytes is too large", text.len())));
         }
         let head = format!("{number} {pieces} {:016x}", part_hash(text.as_bytes()));
         let mut operations = vec![TxnOp::put(self.key("head"), head, None)];
