@@ -146,10 +146,12 @@ impl ZstdWriter {
     /// If there is not enough memory.
     pub fn new(entropy: Entropy) -> Option<Result<ZstdWriter, ZstdFailure>> {
         let Entropy::Coded { level } = entropy else { return None };
-        let (bits, is_deep) = search_effort(level);
+        let (bits, effort) = search_effort(level);
+        // Its matches reach sixteen times as far as those among literals, so more entries pay.
+        let bits = if level == 1 { bits } else { bits + 1 };
         let writer = |blocks| ZstdWriter {
             kernels: Kernels::detect(),
-            search: SequenceSearch::new(bits, is_deep),
+            search: SequenceSearch::new(bits, effort),
             blocks,
             run: None,
             content: Vec::new(),

@@ -60,7 +60,7 @@ pub use pages::{Element, Pages, prefetch};
 pub use search::first_above;
 pub use short::{
     SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, Sequence, SequenceSearch,
-    ShortColumns, ShortCounts, ShortMatches, ShortSearch,
+    ShortColumns, ShortCounts, ShortEffort, ShortMatches, ShortSearch,
 };
 pub use streams::stdout_was_closed;
 #[cfg(feature = "zstd")]

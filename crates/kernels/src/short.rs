@@ -23,7 +23,6 @@ use execute::copy_words;
 use probe::Portable;
 #[cfg(target_arch = "x86_64")]
 use search::search_avx2;
-use search::{deep, search};
 
 /// Farthest that a match may lie back.
 pub const SHORT_REACH: usize = 0xffff;
@@ -45,6 +44,26 @@ const HASHED: usize = 6;
 /// Of the two tables of a deep search.
 const HASHED_SHORT: usize = 5;
 const HASHED_LONG: usize = 8;
+/// A match of so many bytes is taken without a look at the positions after it.
+const LONG_ENOUGH: usize = 24;
+
+/// How hard a search tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShortEffort {
+    /// Takes the first match.
+    Fast,
+    /// Looks whether one that begins one or two bytes later saves more.
+    Lazy,
+    /// That, with a second table for long matches.
+    Deep,
+}
+
+impl ShortEffort {
+    /// Whether there is a table for long matches.
+    fn is_deep(self) -> bool {
+        self == ShortEffort::Deep
+    }
+}
 
 /// What short matches are made of, in columns.
 ///
@@ -213,18 +232,17 @@ pub struct ShortSearch {
     table: Vec<u32>,
     /// Of a deep search.
     long: Vec<u32>,
-    is_deep: bool,
+    effort: ShortEffort,
     last: u16,
 }
 
 impl ShortSearch {
-    /// A search with a table of `2^bits` entries, 8 to 16, which is allocated when first used. A
-    /// deep one has two, for short and for long matches, and looks whether a match that begins one
-    /// byte later is better.
-    pub fn new(bits: u32, is_deep: bool) -> ShortSearch {
+    /// A search with a table of `2^bits` entries, 8 to 16, or two, which are allocated when first
+    /// used.
+    pub fn new(bits: u32, effort: ShortEffort) -> ShortSearch {
         assert!((8..=16).contains(&bits), "8 to 16 bits");
         let (table, long) = (Vec::new(), Vec::new());
-        ShortSearch { bits, table, long, is_deep, last: SHORT_FIRST_DISTANCE }
+        ShortSearch { bits, table, long, effort, last: SHORT_FIRST_DISTANCE }
     }
 
     /// Forgets all positions.
@@ -242,10 +260,10 @@ impl ShortSearch {
     /// If the tables have different sizes, or `content` lacks its slack.
     pub fn undo(&mut self, before: &ShortSearch, content: &[u8], from: usize, end: usize) {
         assert!(from <= end && end + SHORT_SLACK <= content.len());
-        assert!(self.bits == before.bits && self.is_deep == before.is_deep);
+        assert!(self.bits == before.bits && self.effort == before.effort);
         let entered = &content[from..end + BATCH + HASHED_LONG];
-        let ShortSearch { bits, table, long, is_deep, last } = self;
-        if *is_deep {
+        let ShortSearch { bits, table, long, effort, last } = self;
+        if effort.is_deep() {
             search::undo::<HASHED_SHORT>(table, &before.table, *bits, entered);
             search::undo::<HASHED_LONG>(long, &before.long, *bits, entered);
         } else {
@@ -266,8 +284,8 @@ impl ShortSearch {
     }
 
     /// Memory in bytes, once used.
-    pub fn most_memory(bits: u32, is_deep: bool) -> usize {
-        size_of::<u32>() << bits << u32::from(is_deep)
+    pub fn most_memory(bits: u32, effort: ShortEffort) -> usize {
+        size_of::<u32>() << bits << u32::from(effort.is_deep())
     }
 
     /// Finds matches for `content[from..end]`, at most 2^24 bytes, each in what is before it in
@@ -287,7 +305,7 @@ impl ShortSearch {
         out.make_room(end - from);
         if self.table.is_empty() {
             self.table.resize(1 << self.bits, 0);
-            if self.is_deep {
+            if self.effort.is_deep() {
                 self.long.resize(1 << self.bits, 0);
             }
         }
@@ -298,8 +316,7 @@ impl ShortSearch {
             Level::Avx2 | Level::Avx512 => unsafe {
                 search_avx2(self, content, from, end, position, out);
             },
-            _ if self.is_deep => deep::<Portable>(self, content, from, end, position, out),
-            _ => search::<Portable>(self, content, from, end, position, out),
+            _ => search::search_all::<Portable>(self, content, from, end, position, out),
         }
     }
 }

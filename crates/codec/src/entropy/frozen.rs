@@ -11,7 +11,7 @@ use crate::format::varint;
 use crate::limits::DEFAULT_BLOCK;
 use oncewire_kernels::{
     HuffmanReader, HuffmanWriter, Kernels, SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_SLACK,
-    ShortColumns, ShortCounts, ShortMatches, ShortSearch, byte_counts,
+    ShortColumns, ShortCounts, ShortEffort, ShortMatches, ShortSearch, byte_counts,
 };
 
 /// Most bytes of a context's prefix. Twice as many save 3 % more, and need more of the processor's
@@ -137,7 +137,7 @@ impl FrozenWriter {
         let mut content = context.prefix.clone();
         let prefix = content.len();
         content.resize(prefix + SHORT_SLACK, 0);
-        let mut before = ShortSearch::new(SEARCH_BITS, true);
+        let mut before = ShortSearch::new(SEARCH_BITS, ShortEffort::Deep);
         let mut found = ShortMatches::default();
         // In parts, so that none of it is passed over where nothing repeats.
         for from in (0..prefix.max(1)).step_by(1024) {

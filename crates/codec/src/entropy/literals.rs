@@ -9,7 +9,7 @@ use crate::format::varint;
 use crate::limits::DEFAULT_BLOCK;
 use oncewire_kernels::{
     Kernels, SHORT_FIRST_DISTANCE, SHORT_LEAST, SHORT_REACH, SHORT_SLACK, ShortColumns,
-    ShortCounts, ShortMatches, ShortSearch,
+    ShortCounts, ShortEffort, ShortMatches, ShortSearch,
 };
 
 /// Most bytes that are coded at once: the residual of transcoded literals may have twice as many as
@@ -97,23 +97,23 @@ impl LiteralBuffers {
     }
 }
 
-/// Bits of the index of the search's table, and whether it is deep, at a level of 1 to 3.
-pub(crate) fn search_effort(level: i32) -> (u32, bool) {
+/// Bits of the index of the search's tables, and how hard it tries, at a level of 1 to 3.
+pub(crate) fn search_effort(level: i32) -> (u32, ShortEffort) {
     match level {
-        1 => (14, false),
-        2 => (16, false),
-        _ => (16, true),
+        1 => (14, ShortEffort::Fast),
+        2 => (15, ShortEffort::Lazy),
+        _ => (15, ShortEffort::Deep),
     }
 }
 
 impl LiteralWriter {
     /// For a level of 1 to 3.
     pub(crate) fn new(kernels: Kernels, level: i32) -> LiteralWriter {
-        let (bits, is_deep) = search_effort(level);
+        let (bits, effort) = search_effort(level);
         LiteralWriter {
             kernels,
             past: Past::default(),
-            search: ShortSearch::new(bits, is_deep),
+            search: ShortSearch::new(bits, effort),
             columns: Box::new([ColumnWriter::NEW; COLUMNS]),
             models: LengthModels::NEW,
         }
@@ -121,10 +121,10 @@ impl LiteralWriter {
 
     /// Memory in bytes, at most, for blocks of `max_block` bytes.
     pub(crate) fn most_memory(level: i32, max_block: usize) -> usize {
-        let (bits, is_deep) = search_effort(level);
+        let (bits, effort) = search_effort(level);
         size_of::<LiteralWriter>()
             + Past::most_memory(max_block)
-            + ShortSearch::most_memory(bits, is_deep)
+            + ShortSearch::most_memory(bits, effort)
             + size_of::<[ColumnWriter; COLUMNS]>()
     }
 

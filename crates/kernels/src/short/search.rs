@@ -1,10 +1,11 @@
-//! The search, fast and deep.
+//! The search, at every effort.
 
 #[cfg(target_arch = "x86_64")]
 use super::probe::Avx2;
 use super::probe::{Probe, index};
 use super::{
-    BATCH, Ends, HASHED, HASHED_LONG, HASHED_SHORT, SHORT_LEAST, ShortMatches, ShortSearch,
+    BATCH, Ends, HASHED, HASHED_LONG, HASHED_SHORT, LONG_ENOUGH, SHORT_LEAST, ShortEffort,
+    ShortMatches, ShortSearch,
 };
 
 /// # Safety
@@ -19,10 +20,23 @@ pub(super) unsafe fn search_avx2(
     position: u16,
     out: &mut ShortMatches,
 ) {
-    if state.is_deep {
-        deep::<Avx2>(state, content, from, end, position, out);
-    } else {
-        search::<Avx2>(state, content, from, end, position, out);
+    search_all::<Avx2>(state, content, from, end, position, out);
+}
+
+/// The search, of which the caller has checked the arguments.
+#[inline(always)]
+pub(super) fn search_all<P: Probe>(
+    state: &mut ShortSearch,
+    content: &[u8],
+    from: usize,
+    end: usize,
+    position: u16,
+    out: &mut ShortMatches,
+) {
+    match state.effort {
+        ShortEffort::Fast => fast::<P>(state, content, from, end, position, out),
+        ShortEffort::Lazy => lazy::<P, false>(state, content, from, end, position, out),
+        ShortEffort::Deep => lazy::<P, true>(state, content, from, end, position, out),
     }
 }
 
@@ -110,9 +124,8 @@ pub(super) fn repeats<P: Probe>(
     }
 }
 
-/// The search, of which the caller has checked the arguments.
 #[inline(always)]
-pub(super) fn search<P: Probe>(
+fn fast<P: Probe>(
     state: &mut ShortSearch,
     content: &[u8],
     from: usize,
@@ -211,9 +224,9 @@ struct Candidate {
     gain: i32,
 }
 
-/// The deep search. It prefers what saves more to what comes first.
+/// The lazy and the deep search: they prefer what saves more to what comes first.
 #[inline(always)]
-pub(super) fn deep<P: Probe>(
+fn lazy<P: Probe, const DEEP: bool>(
     state: &mut ShortSearch,
     content: &[u8],
     from: usize,
@@ -231,8 +244,14 @@ pub(super) fn deep<P: Probe>(
     while batch < end {
         let Some(bytes) = content[batch..].first_chunk() else { break };
         let at_batch = position.wrapping_add(batch as u16);
-        let mut found = P::probe::<HASHED_SHORT>(table, bits, bytes, at_batch, &mut old);
-        let mut found_long = P::probe::<HASHED_LONG>(long, bits, bytes, at_batch, &mut old_long);
+        let (mut found, mut found_long) = if DEEP {
+            (
+                P::probe::<HASHED_SHORT>(table, bits, bytes, at_batch, &mut old),
+                P::probe::<HASHED_LONG>(long, bits, bytes, at_batch, &mut old_long),
+            )
+        } else {
+            (P::probe::<HASHED>(table, bits, bytes, at_batch, &mut old), 0)
+        };
         let Some(here) = bytes.first_chunk::<BATCH>() else { break };
         let left = left(batch, done, end);
         found &= left;
@@ -261,6 +280,8 @@ pub(super) fn deep<P: Probe>(
                         let gain = 4 * len as i32 - distance.ilog2() as i32;
                         if len > SHORT_LEAST && gain > best.gain {
                             best = Candidate { len, distance, gain };
+                            // The other table rarely has a longer one.
+                            break;
                         }
                     }
                 }
@@ -281,7 +302,7 @@ pub(super) fn deep<P: Probe>(
             }
             // Whether to begin later is better.
             let mut tries = 0;
-            while tries < 2 && nth + tries + 1 < BATCH {
+            while tries < 2 && nth + tries + 1 < BATCH && best.len < LONG_ENOUGH {
                 tries += 1;
                 if any >> (nth + tries) & 1 == 1 {
                     let next = best!(nth + tries);

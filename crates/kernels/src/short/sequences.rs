@@ -7,7 +7,9 @@
 use super::probe::Avx2;
 use super::probe::{Portable, Probe};
 use super::search::{agree_before, agree_from, left, next_batch, repeats};
-use super::{BATCH, HASHED, HASHED_LONG, HASHED_SHORT, SHORT_LEAST, SHORT_SLACK};
+use super::{
+    BATCH, HASHED, HASHED_LONG, HASHED_SHORT, LONG_ENOUGH, SHORT_LEAST, SHORT_SLACK, ShortEffort,
+};
 use crate::Kernels;
 #[cfg(target_arch = "x86_64")]
 use crate::Level;
@@ -35,17 +37,16 @@ pub struct SequenceSearch {
     table: Vec<u32>,
     /// Of a deep search.
     long: Vec<u32>,
-    is_deep: bool,
+    effort: ShortEffort,
     last: usize,
 }
 
 impl SequenceSearch {
-    /// A search with a table of `2^bits` entries, 8 to 18, which is allocated when first used. A
-    /// deep one has two, for short and for long matches, and looks whether a match that begins one
-    /// byte later is better.
-    pub fn new(bits: u32, is_deep: bool) -> SequenceSearch {
+    /// A search with a table of `2^bits` entries, 8 to 18, or two, which are allocated when first
+    /// used.
+    pub fn new(bits: u32, effort: ShortEffort) -> SequenceSearch {
         assert!((8..=18).contains(&bits), "8 to 18 bits");
-        SequenceSearch { bits, table: Vec::new(), long: Vec::new(), is_deep, last: 1 }
+        SequenceSearch { bits, table: Vec::new(), long: Vec::new(), effort, last: 1 }
     }
 
     /// Forgets all positions.
@@ -75,7 +76,7 @@ impl SequenceSearch {
         assert!(from <= end && end + SHORT_SLACK <= content.len());
         if self.table.is_empty() {
             self.table.resize(1 << self.bits, 0);
-            if self.is_deep {
+            if self.effort.is_deep() {
                 self.long.resize(1 << self.bits, 0);
             }
         }
@@ -137,11 +138,12 @@ fn search_gap<P: Wide>(
     out: &mut Vec<Sequence>,
 ) -> usize {
     if end - from < SHORT_LEAST {
-        from
-    } else if state.is_deep {
-        deep::<P>(state, content, from, end, out)
-    } else {
-        fast::<P>(state, content, from, end, out)
+        return from;
+    }
+    match state.effort {
+        ShortEffort::Fast => fast::<P>(state, content, from, end, out),
+        ShortEffort::Lazy => lazy::<P, false>(state, content, from, end, out),
+        ShortEffort::Deep => lazy::<P, true>(state, content, from, end, out),
     }
 }
 
@@ -233,7 +235,7 @@ struct Candidate {
 
 /// Prefers what saves more to what comes first.
 #[inline(always)]
-fn deep<P: Wide>(
+fn lazy<P: Wide, const DEEP: bool>(
     state: &mut SequenceSearch,
     content: &[u8],
     from: usize,
@@ -247,9 +249,14 @@ fn deep<P: Wide>(
     while batch < end {
         let Some(bytes) = content[batch..].first_chunk() else { break };
         let (count, place) = ((end - batch).min(BATCH), batch as u32);
-        let mut found = P::look_up::<HASHED_SHORT>(table, *bits, bytes, place, count, &mut old);
-        let mut found_long =
-            P::look_up::<HASHED_LONG>(long, *bits, bytes, place, count, &mut old_long);
+        let (mut found, mut found_long) = if DEEP {
+            (
+                P::look_up::<HASHED_SHORT>(table, *bits, bytes, place, count, &mut old),
+                P::look_up::<HASHED_LONG>(long, *bits, bytes, place, count, &mut old_long),
+            )
+        } else {
+            (P::look_up::<HASHED>(table, *bits, bytes, place, count, &mut old), 0)
+        };
         let Some(here) = bytes.first_chunk::<BATCH>() else { break };
         let left = left(batch, done, end);
         found &= left;
@@ -274,6 +281,8 @@ fn deep<P: Wide>(
                         let gain = 4 * len as i32 - back.ilog2() as i32;
                         if len > SHORT_LEAST && gain > best.gain {
                             best = Candidate { len, distance: back, gain };
+                            // The other table rarely has a longer one.
+                            break;
                         }
                     }
                 }
@@ -294,7 +303,7 @@ fn deep<P: Wide>(
             }
             // Whether to begin later is better.
             let mut tries = 0;
-            while tries < 2 && nth + tries + 1 < BATCH {
+            while tries < 2 && nth + tries + 1 < BATCH && best.len < LONG_ENOUGH {
                 tries += 1;
                 if any >> (nth + tries) & 1 == 1 {
                     let next = best!(nth + tries);
@@ -417,7 +426,7 @@ impl Wide for Avx2 {
 mod tests {
     use super::*;
     use crate::random::SplitMix64;
-    use crate::short::tests::{content, with_slack};
+    use crate::short::tests::{content, effort, with_slack};
     use proptest::prelude::*;
 
     /// What the sequences say, if `content` is known before `from`; up to `end`.
@@ -451,13 +460,13 @@ mod tests {
     proptest! {
         #[test]
         fn every_level_finds_the_same_and_it_comes_back(
-            content in content(), cut in 0usize..5000, distance in 1usize..300, is_deep: bool,
+            content in content(), cut in 0usize..5000, distance in 1usize..300, effort in effort(),
         ) {
             let cut = cut.min(content.len());
             let padded = with_slack(&content);
             let mut all = Vec::new();
             for kernels in Kernels::available() {
-                let mut search = SequenceSearch::new(12, is_deep);
+                let mut search = SequenceSearch::new(12, effort);
                 let mut out = Vec::new();
                 for (from, end) in [(0, cut), (cut, content.len())] {
                     out.clear();
@@ -477,8 +486,8 @@ mod tests {
     fn what_is_far_back_is_found() {
         let text = SplitMix64(1).bytes(300_000);
         let both = [&text[..2000], &text[60_000..200_000], &text[..2000]].concat();
-        for is_deep in [false, true] {
-            let mut search = SequenceSearch::new(18, is_deep);
+        for effort in [ShortEffort::Fast, ShortEffort::Lazy, ShortEffort::Deep] {
+            let mut search = SequenceSearch::new(18, effort);
             let mut out = Vec::new();
             let padded = with_slack(&both);
             search.search(Kernels::detect(), &padded, 0, both.len(), &[], &mut out);

@@ -20,17 +20,21 @@ fn columns<'a>(found: &'a ShortMatches, literals: &'a [u8]) -> ShortColumns<'a> 
     ShortColumns { tokens, high, low, runs, lens, large, literals }
 }
 
+pub(super) fn effort() -> impl Strategy<Value = ShortEffort> {
+    prop_oneof![Just(ShortEffort::Fast), Just(ShortEffort::Lazy), Just(ShortEffort::Deep)]
+}
+
 pub(super) fn with_slack(bytes: &[u8]) -> Vec<u8> {
     [bytes, &[0; SHORT_SLACK]].concat()
 }
 
 proptest! {
     #[test]
-    fn every_level_finds_the_same_and_it_comes_back(content in content(), cut in 0usize..5000, position: u16, is_deep: bool) {
+    fn every_level_finds_the_same_and_it_comes_back(content in content(), cut in 0usize..5000, position: u16, effort in effort()) {
         let cut = cut.min(content.len());
         let mut all = Vec::new();
         for kernels in Kernels::available() {
-            let mut search = ShortSearch::new(12, is_deep);
+            let mut search = ShortSearch::new(12, effort);
             let (mut first, mut second) = (ShortMatches::default(), ShortMatches::default());
             let padded = with_slack(&content);
             search.search(kernels, &padded, 0, cut, position, &mut first);
@@ -52,11 +56,11 @@ proptest! {
 
     /// A search that is undone finds what a new copy finds.
     #[test]
-    fn undo_leaves_nothing_behind(content in content(), cut in 0usize..5000, is_deep: bool, bits in 8u32..14) {
+    fn undo_leaves_nothing_behind(content in content(), cut in 0usize..5000, effort in effort(), bits in 8u32..14) {
         let cut = cut.min(content.len());
         for kernels in Kernels::available() {
             let padded = with_slack(&content);
-            let mut before = ShortSearch::new(bits, is_deep);
+            let mut before = ShortSearch::new(bits, effort);
             let mut found = ShortMatches::default();
             before.search(kernels, &padded, 0, cut, 0, &mut found);
             before.restart();
@@ -102,7 +106,14 @@ fn what_is_too_much_or_too_little_is_refused() {
     let text = b"abcdefgh abcdefgh abcdefgh 12345 abcdefgh";
     let mut found = ShortMatches::default();
     let kernels = Kernels::detect();
-    ShortSearch::new(12, false).search(kernels, &with_slack(text), 0, text.len(), 0, &mut found);
+    ShortSearch::new(12, ShortEffort::Fast).search(
+        kernels,
+        &with_slack(text),
+        0,
+        text.len(),
+        0,
+        &mut found,
+    );
     assert!(!found.tokens.is_empty());
     let literals = with_slack(&found.literals);
     let run = |columns: ShortColumns<'_>, end: usize| {
