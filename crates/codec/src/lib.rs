@@ -106,7 +106,7 @@ pub use encoder::{
 pub use entropy::Entropy;
 pub use error::{ConfigError, EncodeError, FrameError};
 pub use format::{ChecksumSeed, FrameView, Scan, plain_frame_len, varint};
-pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts};
+pub use inside::{Carrier, InsideStats, StreamCount, StreamCounts, begins_encrypted};
 pub use limits::{DEFAULT_BLOCK, MAX_BLOCK, MAX_CONTEXTS};
 pub use log::{Generations, Geometry, Log};
 pub use oncewire_kernels::{

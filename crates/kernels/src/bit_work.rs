@@ -1,4 +1,5 @@
-//! Compiles loops of its callers for machines that shift and mask bits in one instruction each.
+//! Compiles loops of its callers for machines that shift, mask and count bits in one instruction
+//! each.
 
 use crate::{Kernels, Level};
 
@@ -14,13 +15,13 @@ pub trait BitWork {
 }
 
 impl Kernels {
-    /// Runs `work`, with BMI1, BMI2 and LZCNT from [`Level::Avx2`] on.
+    /// Runs `work`, with BMI1, BMI2, LZCNT and POPCNT from [`Level::Avx2`] on.
     #[inline]
     pub fn bit_work<W: BitWork>(self, work: W) -> W::Output {
         match self.level() {
             Level::Portable => work.run(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: both levels include the three, and `Kernels` holds a level only if the
+            // SAFETY: both levels include the four, and `Kernels` holds a level only if the
             // machine has it.
             Level::Avx2 | Level::Avx512 => unsafe { with_bmi2(work) },
             #[cfg(not(target_arch = "x86_64"))]
@@ -30,9 +31,9 @@ impl Kernels {
 }
 
 /// # Safety
-/// The machine must have BMI1, BMI2 and LZCNT.
+/// The machine must have BMI1, BMI2, LZCNT and POPCNT.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn with_bmi2<W: BitWork>(work: W) -> W::Output {
     work.run()
 }

@@ -7,8 +7,8 @@ use std::fmt;
 pub enum Level {
     /// Plain Rust, on every machine. The other levels are tested against it.
     Portable,
-    /// `x86_64` with AVX2, and BMI1, BMI2 and LZCNT, which every processor with AVX2 of Intel and
-    /// AMD has.
+    /// `x86_64` with AVX2, and BMI1, BMI2, LZCNT and POPCNT, which every processor with AVX2 of
+    /// Intel and AMD has.
     Avx2,
     /// `x86_64` with AVX-512 F, BW and VL (and AVX2).
     Avx512,
@@ -36,6 +36,7 @@ impl Level {
                     && std::is_x86_feature_detected!("bmi1")
                     && std::is_x86_feature_detected!("bmi2")
                     && std::is_x86_feature_detected!("lzcnt")
+                    && std::is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {

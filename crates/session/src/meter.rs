@@ -43,14 +43,6 @@ pub trait FlowMeter: Debug + Send + Sync {
     fn received(&self, content: u64, wire: u64);
 }
 
-/// Whether a direction of a connection that begins with these bytes is encrypted, by its protocol:
-/// a handshake record of TLS (RFC 8446, section 5.1), or the identification of SSH (RFC 4253,
-/// section 4.2).
-pub(crate) fn begins_encrypted(first: &[u8]) -> bool {
-    let is_tls = matches!(first, [0x16, 0x03, 0..=4, high, ..] if *high <= 0x48);
-    is_tls || first.starts_with(b"SSH-")
-}
-
 /// Counts of an encoder that are compared before and after a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
@@ -92,26 +84,5 @@ impl SentBlock {
     /// Bytes that were not sent as references.
     pub fn unmatched(&self) -> u64 {
         self.content - self.matched
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tls_and_ssh_are_recognized_by_their_first_bytes() {
-        for first in [&b"\x16\x03\x01\x02\x00\x01"[..], b"\x16\x03\x03\x00\x7a\x02", b"SSH-2.0-x"] {
-            assert!(begins_encrypted(first), "{first:?}");
-        }
-        for first in [
-            &b""[..],
-            b"\x16\x03",
-            b"\x16\x03\x09\x00\x10",
-            b"GET / HTTP/1.1",
-            b"\x17\x03\x03\x00\x10",
-        ] {
-            assert!(!begins_encrypted(first), "{first:?}");
-        }
     }
 }

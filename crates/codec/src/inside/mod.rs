@@ -14,6 +14,7 @@ mod follow;
 mod search;
 mod wire;
 
+pub use follow::container::begins_encrypted;
 pub use follow::streams::{Carrier, StreamCount, StreamCounts};
 pub(crate) use search::find::Inside;
 pub use search::find::InsideStats;

@@ -13,6 +13,14 @@ pub(in crate::inside) const PROBE: usize = 16;
 /// Bytes between two probes for compressed content.
 pub(in crate::inside) const PROBE_STRIDE: usize = 512;
 
+/// Whether a direction of a connection that begins with these bytes is encrypted, by its protocol:
+/// a handshake record of TLS (RFC 8446, section 5.1), or the identification of SSH (RFC 4253,
+/// section 4.2).
+pub fn begins_encrypted(first: &[u8]) -> bool {
+    let is_tls = matches!(first, [0x16, 0x03, 0..=4, high, ..] if *high <= 0x48);
+    is_tls || first.starts_with(b"SSH-")
+}
+
 /// The framing that divides a stream into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::inside) enum Framing {
@@ -246,6 +254,22 @@ fn gzip_header(data: &[u8], flags: u8) -> Option<usize> {
 mod tests {
     use super::*;
     use oncewire_testkit::content::{incompressible, text_like};
+
+    #[test]
+    fn tls_and_ssh_are_recognized_by_their_first_bytes() {
+        for first in [&b"\x16\x03\x01\x02\x00\x01"[..], b"\x16\x03\x03\x00\x7a\x02", b"SSH-2.0-x"] {
+            assert!(begins_encrypted(first), "{first:?}");
+        }
+        for first in [
+            &b""[..],
+            b"\x16\x03",
+            b"\x16\x03\x09\x00\x10",
+            b"GET / HTTP/1.1",
+            b"\x17\x03\x03\x00\x10",
+        ] {
+            assert!(!begins_encrypted(first), "{first:?}");
+        }
+    }
 
     #[test]
     fn content_is_dense_throughout_if_few_places_are_not() {

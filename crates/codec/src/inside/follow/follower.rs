@@ -1,6 +1,7 @@
 //! Follows what a flow carries: one stream of bytes, or those of an HTTP/2 connection.
 
 use crate::inside::follow::connection::{Connection, Next};
+use crate::inside::follow::container::begins_encrypted;
 use crate::inside::follow::frames::Frame;
 use crate::inside::follow::opened::{Among, Opened};
 use crate::inside::follow::opener::Opener;
@@ -30,10 +31,12 @@ impl Follower {
     pub(in crate::inside) fn open(&mut self, block: &[u8], offset: u64, opened: &mut Opened) {
         opened.clear(block.len());
         let mut at = 0;
-        if !std::mem::replace(&mut self.is_begun, true)
-            && let Some((connection, preface)) = Connection::beginning(block)
-        {
-            (self.connection, at) = (Some(connection), preface);
+        if !std::mem::replace(&mut self.is_begun, true) {
+            if let Some((connection, preface)) = Connection::beginning(block) {
+                (self.connection, at) = (Some(connection), preface);
+            } else if begins_encrypted(block) {
+                self.opener.expect_no_middles();
+            }
         }
         while at < block.len() {
             let Some(connection) = &mut self.connection else {

@@ -6,6 +6,7 @@ use crate::inside::budget;
 use crate::inside::follow::frames::BLOCK_HEADER;
 use crate::inside::follow::piece::Piece;
 use crate::zstd_block;
+use oncewire_kernels::{BitWork, Kernels};
 
 /// Bytes of a flow searched for deflate, at most. Most compressors begin a block every 10 to 60 KB.
 const SEARCHED: usize = 128 << 10;
@@ -49,6 +50,10 @@ pub(in crate::inside) enum Middle {
 }
 
 impl Middles {
+    /// No search: all that may be found was found.
+    pub(in crate::inside) const NONE: Middles =
+        Middles { searched: 0, deflate: MOST_FOUND, zstd: MOST_FOUND };
+
     /// Searches a piece from `bit` on, as far as the flow may be searched. Adds what it takes to
     /// `work`.
     pub(in crate::inside) fn find(
@@ -59,6 +64,9 @@ impl Middles {
     ) -> Option<Middle> {
         let (data, first) = (piece.data, (bit / 8) as usize);
         data.len().checked_sub(first).filter(|&len| len >= SHORTEST)?;
+        if self.deflate.min(self.zstd) >= MOST_FOUND {
+            return None;
+        }
         let end_of = |most: usize, found: u8| {
             let left = if found < MOST_FOUND { most.saturating_sub(self.searched) } else { 0 };
             data.len().min(first + left)
@@ -113,33 +121,54 @@ fn headers(window: u64) -> u64 {
     !(window >> 1) & window >> 2 & !all_of(4) & !all_of(9)
 }
 
-/// The first bit from `from` on, and before byte `to`, at which a block with a description of its
-/// own begins, as far as can be told. Adds what it takes to `work`, and gives up where that is much.
-fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<u64> {
-    let first = (from / 8) as usize;
-    let most = *work + (to.saturating_sub(first)) as u64 * MOST;
-    let word = |at: usize| data.get(at..)?.first_chunk().map(|all| u64::from_le_bytes(*all));
-    for group in (first..to).step_by(TOGETHER) {
-        let window = word(group)?;
-        let candidates = headers(window);
-        for at in group..to.min(group + TOGETHER) {
-            *work += BYTE;
-            let skipped = 8 * (at - group);
-            let mut bits = candidates >> skipped & 0xff;
+/// Whether the shares of these lengths of three bits add up to a multiple of 8: those of 1 to 4 are
+/// one, so only lengths of 5, 6 and 7 count. An eighth of noise.
+#[inline(always)]
+fn may_add_up(lengths: u64) -> bool {
+    const ONES: u64 = 0o111_1111_1111_1111_1111;
+    let (low, middle, high) = (lengths, lengths >> 1, lengths >> 2 & ONES);
+    let count = |of: u64| (of & high).count_ones();
+    (count(low & middle) + 2 * count(!low & middle) + 4 * count(low & !middle)).is_multiple_of(8)
+}
+
+/// See [`find`].
+struct Find<'a> {
+    data: &'a [u8],
+    from: u64,
+    to: usize,
+    work: &'a mut u64,
+}
+
+impl BitWork for Find<'_> {
+    type Output = Option<u64>;
+
+    #[inline(always)]
+    fn run(self) -> Option<u64> {
+        let Find { data, from, to, work } = self;
+        let first = (from / 8) as usize;
+        let most = *work + (to.saturating_sub(first)) as u64 * MOST;
+        let word = |at: usize| data.get(at..)?.first_chunk().map(|all| u64::from_le_bytes(*all));
+        for group in (first..to).step_by(TOGETHER) {
+            let window = word(group)?;
+            let tried = (to - group).min(TOGETHER);
+            *work += BYTE * tried as u64;
+            let mut bits = headers(window) & ((1 << (8 * tried)) - 1);
             while bits > 0 {
                 let bit = bits.trailing_zeros();
                 bits &= bits - 1;
                 // Of the header, the 13 bits before this, and as many lengths of three bits after it.
-                let count = (window >> skipped >> (bit + 13)) as u32 % 16 + 4;
-                let lengths = at * 8 + bit as usize + 17;
-                let mut lengths = word(lengths / 8)? >> (lengths % 8) & ((1 << (3 * count)) - 1);
+                let count = (window >> (bit + 13)) as u32 % 16 + 4;
+                let at = group * 8 + bit as usize + 17;
+                let mut lengths = word(at / 8)? >> (at % 8) & ((1 << (3 * count)) - 1);
+                if !may_add_up(lengths) {
+                    continue;
+                }
                 let mut shares = 0;
-                // Most are too much after a few.
                 while lengths > 0 && shares <= 128 {
                     shares += SHARES[lengths as usize % SHARES.len()];
                     lengths >>= 3 * LOOKED_UP;
                 }
-                let start = at as u64 * 8 + u64::from(bit);
+                let start = group as u64 * 8 + u64::from(bit);
                 if shares == 128 && start >= from && is_block(data, start, work) {
                     return Some(start);
                 }
@@ -148,8 +177,14 @@ fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<u64> {
                 return None;
             }
         }
+        None
     }
-    None
+}
+
+/// The first bit from `from` on, and before byte `to`, at which a block with a description of its
+/// own begins, as far as can be told. Adds what it takes to `work`, and gives up where that is much.
+fn find(data: &[u8], from: u64, to: usize, work: &mut u64) -> Option<u64> {
+    Kernels::detect().bit_work(Find { data, from, to, work })
 }
 
 /// Bytes of which it is known at once whether a zstd block may begin at one.
@@ -214,6 +249,21 @@ mod tests {
         assert_eq!(SHARES[1], 64);
         assert_eq!(SHARES[0o111], 192);
         assert_eq!(SHARES[0o721], 64 + 32 + 1);
+    }
+
+    #[test]
+    fn shares_that_add_up_are_not_passed_over() {
+        let mut state = 1u64;
+        let mut passed = 0;
+        for _ in 0..4000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let lengths = state >> 7;
+            let share = |len: u64| if len > 0 { 128u64 >> len } else { 0 };
+            let shares: u64 = (0..19).map(|nth| share(lengths >> (3 * nth) & 7)).sum();
+            assert_eq!(may_add_up(lengths), shares.is_multiple_of(8), "{lengths:o}");
+            passed += u32::from(may_add_up(lengths));
+        }
+        assert!((400..600).contains(&passed), "{passed}");
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl Opener {
         Opener { is_of_stream: true, ..self }
     }
 
+    /// The flow is encrypted: what looks compressed in it is not a part of a stream.
+    pub(in crate::inside) fn expect_no_middles(&mut self) {
+        self.middles = Middles::NONE;
+    }
+
     /// Opens what follows: a part of a block, which goes to `offset` in the log. Returns where it
     /// stopped: at the end of the part, unless [`Opener::enclosing`] has something.
     pub(in crate::inside) fn open(
