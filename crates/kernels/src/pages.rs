@@ -45,6 +45,8 @@ pub struct Pages<T: Element> {
     len: usize,
     /// Huge pages are requested for what was not touched.
     huge: bool,
+    /// Bytes at the front for which none are.
+    small: usize,
     /// Bytes at the front for which [`Pages::fill`] has committed memory.
     committed: usize,
     element: PhantomData<T>,
@@ -68,7 +70,20 @@ impl<T: Element> Pages<T> {
             && bytes >= HUGE
             && !TIMES.are_slow()
             && map.advise(HUGE_PAGES).is_ok();
-        Ok(Pages { map, len, huge, committed: 0, element: PhantomData })
+        Ok(Pages { map, len, huge, small: 0, committed: 0, element: PhantomData })
+    }
+
+    /// Requests no huge pages for the first [`SMALL_FRONT`] bytes. For buffers of which often no
+    /// more is used, from the front on: a part of a huge page takes all of its memory.
+    #[must_use]
+    pub fn with_small_front(mut self) -> Pages<T> {
+        if self.huge {
+            self.small = SMALL_FRONT.min(self.map.len());
+            // A refusal costs memory, not results.
+            #[cfg(target_os = "linux")]
+            let _ = self.map.advise_range(Advice::NoHugePage, 0, self.small);
+        }
+        self
     }
 
     /// Commits memory for the elements at `range`, and a little more, before they are written. For
@@ -95,11 +110,13 @@ impl<T: Element> Pages<T> {
         if bytes.start > self.committed + HUGE {
             return;
         }
-        while self.huge && self.committed < end {
-            self.commit_huge();
-        }
-        if self.committed < end {
-            let next = end.next_multiple_of(SMALL_STEP).min(self.map.len());
+        while self.committed < end {
+            if self.huge && self.committed >= self.small {
+                self.commit_huge();
+                continue;
+            }
+            let last = if self.huge { self.small } else { self.map.len() };
+            let next = end.next_multiple_of(SMALL_STEP).min(last);
             // In a single call that is a fifth faster than as many faults. Kernels before 5.14
             // refuse.
             #[cfg(target_os = "linux")]
@@ -174,6 +191,9 @@ const HUGE_PAGES: Advice = Advice::HugePage;
 const HUGE_PAGES: Advice = Advice::Normal;
 /// Most huge pages that [`Pages::try_huge`] touches.
 const TRIALS: usize = 4;
+/// Bytes of [`Pages::with_small_front`]: two to four huge pages, as the first one begins where the system
+/// maps it.
+const SMALL_FRONT: usize = 4 << 20;
 /// Small pages are committed in steps of this many bytes.
 const SMALL_STEP: usize = 256 << 10;
 
@@ -230,8 +250,14 @@ mod tests {
     #[test]
     fn memory_that_is_committed_ahead_keeps_its_content() {
         let len = (6 << 20) + 5;
-        for (tried, huge) in [(false, true), (true, true), (false, false)] {
+        for (tried, huge, front) in
+            [(false, true, false), (true, true, false), (false, false, false), (false, true, true)]
+        {
             let mut pages = Pages::<u32>::zeroed(len).unwrap();
+            if front {
+                pages = pages.with_small_front();
+                assert!(!pages.huge || pages.small == SMALL_FRONT);
+            }
             pages.huge &= huge;
             if tried {
                 pages.try_huge();

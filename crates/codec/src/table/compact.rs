@@ -129,6 +129,8 @@ impl<T: Slot> CompactTable<T> {
         if self.used == self.slots.len() {
             // The first blocks touch all of them.
             self.slots.try_huge();
+        } else {
+            self.slots = self.slots.with_small_front();
         }
         self
     }
@@ -164,6 +166,7 @@ impl<T: Slot> CompactTable<T> {
     /// Twice as many slots in use. A fingerprint's new index is twice the old one, or one more.
     #[cold]
     fn double(&mut self) {
+        self.slots.fill(self.used..2 * self.used);
         // From the end, in parts whose places before and after do not overlap.
         let mut end = self.used;
         while end > 1 {
