@@ -55,6 +55,8 @@ const GEAR: [u32; 256] = {
 const LIMIT: u32 = 1 << (32 - 10);
 /// Parts of content that are hashed at once, because each byte waits for the one before it.
 const PARTS: usize = 4;
+/// Bytes of each part that are hashed before anything is compared.
+const STEP: usize = 8;
 
 fn gear(hash: u32, byte: u8) -> u32 {
     (hash << 1).wrapping_add(GEAR[usize::from(byte)])
@@ -63,22 +65,31 @@ fn gear(hash: u32, byte: u8) -> u32 {
 /// Positions of markers in content, in ascending order.
 fn positions(content: &[u8]) -> Vec<u32> {
     let windows = (content.len() + 1).saturating_sub(WINDOW);
-    let len = windows / PARTS;
+    let len = windows / PARTS / STEP * STEP;
     let mut found: [Vec<u32>; PARTS] = Default::default();
+    let mut hashes = [0; PARTS];
     // A part's windows: all bytes of the first one but its last, and a byte for each.
-    let parts: [_; PARTS] = std::array::from_fn(|part| {
+    let parts: [&[[u8; STEP]]; PARTS] = std::array::from_fn(|part| {
         let bytes = content.get(part * len..).unwrap_or_default();
-        bytes.split_at(bytes.len().min(WINDOW - 1))
+        let (first, bytes) = bytes.split_at(bytes.len().min(WINDOW - 1));
+        hashes[part] = first.iter().fold(0, |hash, &byte| gear(hash, byte));
+        bytes.get(..len).unwrap_or_default().as_chunks().0
     });
-    let first = |part: usize| parts[part].0.iter().fold(0, |hash, &byte| gear(hash, byte));
-    let (mut a, mut b, mut c, mut d) = (first(0), first(1), first(2), first(3));
-    let [one, two, three, four] = parts.map(|(_, bytes)| bytes.iter().take(len));
-    for (at, (((&p, &q), &r), &s)) in one.zip(two).zip(three).zip(four).enumerate() {
-        (a, b, c, d) = (gear(a, p), gear(b, q), gear(c, r), gear(d, s));
-        if a.min(b).min(c.min(d)) < LIMIT {
-            for (part, hash) in [a, b, c, d].into_iter().enumerate() {
-                if hash < LIMIT {
-                    found[part].push((part * len + at) as u32);
+    let [one, two, three, four] = parts;
+    for (nth, (((p, q), r), s)) in one.iter().zip(two).zip(three).zip(four).enumerate() {
+        let (mut all, mut least) = ([[0; PARTS]; STEP], u32::MAX);
+        for (at, now) in all.iter_mut().enumerate() {
+            let [a, b, c, d] = hashes;
+            hashes = [gear(a, p[at]), gear(b, q[at]), gear(c, r[at]), gear(d, s[at])];
+            *now = hashes;
+            least = hashes.into_iter().fold(least, u32::min);
+        }
+        if least < LIMIT {
+            for (at, hashes) in all.into_iter().enumerate() {
+                for (part, hash) in hashes.into_iter().enumerate() {
+                    if hash < LIMIT {
+                        found[part].push((part * len + nth * STEP + at) as u32);
+                    }
                 }
             }
         }
@@ -108,6 +119,17 @@ pub fn markers(content: &[u8], domain: Domain, key: u64) -> Vec<Hook> {
     Kernels::detect().fingerprints(content, &positions, WINDOW, key, &mut fingerprints);
     let hooks = positions.into_iter().zip(fingerprints);
     hooks.map(|(at, fingerprint)| Hook { at, fingerprint }).collect()
+}
+
+/// Takes the markers of the first `len` bytes off those of longer content; the rest becomes that of
+/// what follows. A marker that lies across the end is of neither.
+pub fn split_markers(markers: &mut Vec<Hook>, len: usize) -> Vec<Hook> {
+    let inside = markers.partition_point(|hook| hook.at as usize + WINDOW <= len);
+    let across = markers.partition_point(|hook| (hook.at as usize) < len);
+    let mut first: Vec<Hook> = markers.drain(..across).collect();
+    first.truncate(inside);
+    markers.iter_mut().for_each(|hook| hook.at -= len as u32);
+    first
 }
 
 /// Those of `markers` that are hooks.
@@ -256,6 +278,21 @@ impl Hooks {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_window_is_a_marker_by_its_bytes_alone() {
+        for len in [0, 31, 32, 33, 159, 160, 10_007, 70_000] {
+            let content = content(3, len);
+            let is_marker =
+                |window: &[u8]| window.iter().fold(0, |hash, &byte| gear(hash, byte)) < LIMIT;
+            let expected: Vec<u32> = content
+                .windows(WINDOW)
+                .enumerate()
+                .filter_map(|(at, window)| is_marker(window).then_some(at as u32))
+                .collect();
+            assert_eq!(positions(&content), expected, "{len} bytes");
+        }
+    }
+
     fn content(seed: u64, len: usize) -> Vec<u8> {
         let mut state = seed;
         let next = || {
@@ -263,6 +300,17 @@ mod tests {
             (state >> 33) as u8
         };
         std::iter::repeat_with(next).take(len).collect()
+    }
+
+    #[test]
+    fn markers_of_a_part_are_those_of_its_content() {
+        let all = content(4, 131_072);
+        let mut rest = markers(&all, Domain(5), 9);
+        for (start, end) in [(0, 40_000), (40_000, 40_010), (40_010, 105_546), (105_546, 131_072)] {
+            let part = split_markers(&mut rest, end - start);
+            assert_eq!(part, markers(&all[start..end], Domain(5), 9), "from {start} to {end}");
+        }
+        assert_eq!(rest, []);
     }
 
     fn noted(content: &[u8]) -> Hooks {

@@ -6,6 +6,7 @@
 use crate::flow::FlowId;
 use crate::message::Message;
 use crate::meter::{Before, SentBlock};
+use crate::recall::Markers;
 use oncewire_codec::{EncodeError, Encoder, Stream};
 
 /// What a job is for.
@@ -41,6 +42,8 @@ pub struct EncodeJob {
     pub(crate) content: Vec<u8>,
     /// Bytes of the block.
     pub(crate) len: usize,
+    /// Its markers, if they are known.
+    pub(crate) markers: Option<Markers>,
     context: usize,
     /// Reset the context first, because it served another domain.
     reset: bool,
@@ -77,6 +80,7 @@ impl EncodeJob {
             stream,
             content,
             len,
+            markers: None,
             context,
             reset,
             explicit,

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::domains::Owner;
 use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
 use crate::meter::FlowMeter;
+use crate::recall::Examined;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -102,11 +103,9 @@ pub(crate) struct Flow {
     /// CUT is sent in the place of FIN.
     pub(crate) cut: bool,
     pub(crate) send: SendQueue,
-    /// Bytes at its front that were looked up in what lies on disk, and stretches of the disk that
-    /// they wait for.
-    pub(crate) examined: usize,
-    /// Where in the sending log content goes on that was found on disk.
-    pub(crate) on_disk: Option<u64>,
+    /// What at its front was looked up in what lies on disk, and stretches of the disk that it
+    /// waits for.
+    pub(crate) examined: Examined,
     pub(crate) recalls: usize,
     /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
@@ -160,8 +159,7 @@ impl Flow {
             sending: Sending::Open,
             cut: false,
             send: SendQueue::default(),
-            examined: 0,
-            on_disk: None,
+            examined: Examined::default(),
             recalls: 0,
             sent: 0,
             credit,

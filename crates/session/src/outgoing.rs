@@ -386,7 +386,7 @@ impl Outgoing {
     /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
     pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
         self.is_lent = false;
-        let EncodeJob { log: id, encoder, stream, content, len, result, .. } = job;
+        let EncodeJob { log: id, encoder, stream, content, len, result, markers, .. } = job;
         let (block_len, domain) = (len, stream.domain());
         let len = len as u32;
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
@@ -403,7 +403,7 @@ impl Outgoing {
         log.known = known;
         let block = BlockId { log: id, number };
         if is_current {
-            self.note_block(domain, &content[..block_len]);
+            self.note_block(domain, &content[..block_len], markers);
         }
         self.keep_spare(content);
         if is_current {
@@ -447,7 +447,7 @@ impl Outgoing {
         let (number, stored) = log.push(checksum, known.end, block.len() as u32, domain);
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
-        self.note_block(domain, block);
+        self.note_block(domain, block, None);
         self.store.push(stored);
         self.copy_to_store();
         Ok(id)

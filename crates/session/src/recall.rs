@@ -8,7 +8,7 @@
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
-use oncewire_codec::hooks::{Hook, Hooks, markers};
+use oncewire_codec::hooks::{Hook, Hooks, markers, split_markers};
 use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -42,6 +42,43 @@ pub(crate) struct Stretch {
     pub(crate) log: u64,
     pub(crate) domain: Domain,
     pub(crate) range: Range<u64>,
+}
+
+/// What of a flow's queue was looked up, and the markers found there: what is looked up is noted
+/// soon, and finding them takes as long as both.
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// Bytes at the front of the queue.
+    pub(crate) len: usize,
+    /// Where in the sending log content goes on that was found on disk.
+    next: Option<u64>,
+    /// Their markers, and the log of whose key and domain these are.
+    markers: Vec<Hook>,
+    of: Option<(u64, Domain)>,
+}
+
+impl Examined {
+    /// The first `len` bytes are sent. Returns their markers, if these were found.
+    pub(crate) fn take(&mut self, len: usize) -> Option<Markers> {
+        self.len = self.len.saturating_sub(len);
+        let of = self.of?;
+        if self.len == 0 {
+            self.of = None;
+        }
+        Some(Markers { found: split_markers(&mut self.markers, len), of })
+    }
+
+    /// Everything is to be looked up again.
+    pub(crate) fn forget(&mut self) {
+        *self = Examined::default();
+    }
+}
+
+/// Markers of a block.
+#[derive(Debug)]
+pub(crate) struct Markers {
+    found: Vec<Hook>,
+    of: (u64, Domain),
 }
 
 /// What of a sending log lies on disk.
@@ -163,8 +200,17 @@ impl Recall {
         }
     }
 
-    /// Content of a domain was appended to the log at `offset`.
-    pub(crate) fn note(&mut self, domain: Domain, key: u64, offset: u64, content: &[u8]) {
+    /// Content of a domain was appended to the log at `offset`. Its `markers` are those of another log
+    /// perhaps.
+    pub(crate) fn note(
+        &mut self,
+        log: u64,
+        domain: Domain,
+        key: u64,
+        offset: u64,
+        content: &[u8],
+        known: Option<Markers>,
+    ) {
         if self.runs.back().is_none_or(|(_, last)| *last != domain) {
             self.runs.push_back((offset, domain));
             if self.runs.len() > MOST_RUNS {
@@ -173,7 +219,9 @@ impl Recall {
         }
         self.end = offset + content.len() as u64;
         if domain.0 < UNREPEATED {
-            self.hooks.note(&markers(content, domain, key), offset);
+            let known = known.filter(|known| known.of == (log, domain));
+            let found = known.map_or_else(|| markers(content, domain, key), |known| known.found);
+            self.hooks.note(&found, offset);
         }
     }
 
@@ -198,19 +246,22 @@ impl Recall {
         key: u64,
         geometry: Geometry,
         content: &[u8],
-        next: &mut Option<u64>,
+        examined: &mut Examined,
         now: Instant,
     ) -> Vec<(FetchId, Range<u64>)> {
+        examined.len = content.len();
         // What is not there any more when the next blocks were encoded is not in memory.
         let memory = geometry.floor(self.end + MARGIN, 0).max(self.begin);
         let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
         if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
-            *next = None;
+            examined.next = None;
             return Vec::new();
         }
-        let hooks: Vec<Hook> = markers(content, at.domain, key);
+        examined.markers = markers(content, at.domain, key);
+        examined.of = Some((at.log, at.domain));
+        let (hooks, next) = (&examined.markers, &mut examined.next);
         let mut found = Vec::new();
-        for range in self.hooks.look(&hooks, content.len(), &stored, next, MOST_OF_ONE) {
+        for range in self.hooks.look(hooks, content.len(), &stored, next, MOST_OF_ONE) {
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && self.fetches.len() + self.ready.len() < MOST {
                 let generation = geometry.generation_start(start) + geometry.capacity();

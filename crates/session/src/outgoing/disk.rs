@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::FlowId;
-use crate::recall::{FetchId, Stretch};
+use crate::recall::{Examined, FetchId, Markers, Stretch};
 use crate::store::{Run, domain_of_owner};
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl Outgoing {
         }
         let mut recall = Recall::new(stored);
         // What came back after a restart.
-        if let Some(SentLog { encoder: Some(encoder), key, capacity, .. }) = &self.log {
+        if let Some(SentLog { encoder: Some(encoder), key, capacity, epoch, .. }) = &self.log {
             let end = encoder.end();
             let mut at = end.saturating_sub(*capacity);
             let mut begin = end;
@@ -31,7 +31,7 @@ impl Outgoing {
                     let end = owners.get(nth + 1).map_or(next, |(start, _)| *start);
                     if let Some(content) = encoder.content(start..end) {
                         begin = begin.min(start);
-                        recall.note(domain, *key, start, content);
+                        recall.note(epoch.log, domain, *key, start, content, None);
                     }
                 }
                 at = next;
@@ -81,9 +81,10 @@ impl Outgoing {
     }
 
     /// The newest block of the log is this.
-    pub(super) fn note_block(&mut self, domain: Domain, content: &[u8]) {
+    pub(super) fn note_block(&mut self, domain: Domain, content: &[u8], known: Option<Markers>) {
         if let (Some(recall), Some(log)) = (&mut self.recall, &self.log) {
-            recall.note(domain, log.key, log.known.end - content.len() as u64, content);
+            let offset = log.known.end - content.len() as u64;
+            recall.note(log.epoch.log, domain, log.key, offset, content, known);
         }
     }
 
@@ -94,12 +95,15 @@ impl Outgoing {
         flow: FlowId,
         domain: Domain,
         content: &[u8],
-        next: &mut Option<u64>,
+        examined: &mut Examined,
         now: Instant,
     ) -> Vec<(FetchId, Range<u64>)> {
-        let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else { return Vec::new() };
+        let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else {
+            examined.len = content.len();
+            return Vec::new();
+        };
         let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0 };
-        recall.look(&at, log.key, self.geometry, content, next, now)
+        recall.look(&at, log.key, self.geometry, content, examined, now)
     }
 
     /// Appends content to the log that was read from disk, and RECALL to `out`.
@@ -117,7 +121,7 @@ impl Outgoing {
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
         Message::Recall { from: stretch.range.start, place, len: len.into() }.write(out);
-        self.note_block(stretch.domain, content);
+        self.note_block(stretch.domain, content, None);
         if let Some(recall) = &mut self.recall {
             recall.sent(id, stretch.range.clone());
         }

@@ -89,14 +89,13 @@ impl Session {
     /// Looks for what a flow is about to send in what lies only on disk. Returns whether it has to
     /// wait.
     pub(super) fn look_on_disk(&mut self, lane: usize, id: FlowId, now: Instant) -> bool {
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.examined == 0) else {
+        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.examined.len == 0) else {
             return false;
         };
         let mut content = Vec::new();
         flow.send.copy_front(flow.sendable().min(LOOK), &mut content);
-        flow.examined = content.len();
-        let (domain, next) = (flow.stream.domain(), &mut flow.on_disk);
-        let found = self.outgoing.look_on_disk(lane, id, domain, &content, next, now);
+        let (domain, examined) = (flow.stream.domain(), &mut flow.examined);
+        let found = self.outgoing.look_on_disk(lane, id, domain, &content, examined, now);
         flow.recalls = found.len();
         let is_waiting = !found.is_empty();
         self.events.extend(found.into_iter().map(|(id, range)| Event::Fetch {

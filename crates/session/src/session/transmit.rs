@@ -321,7 +321,7 @@ impl Session {
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
             // Nothing that was not looked up.
-            let len = if flow.examined > 0 { len.min(flow.examined) } else { len };
+            let len = if flow.examined.len > 0 { len.min(flow.examined.len) } else { len };
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
@@ -337,7 +337,7 @@ impl Session {
             let more = self.queued > len;
             let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
             let lent = self.outgoing.lend(task, stream, &mut flow.send, len, explicit, opens);
-            let (job, release) = match lent {
+            let (mut job, release) = match lent {
                 Ok(lent) => lent,
                 Err(error) => {
                     self.end(error.into());
@@ -347,7 +347,7 @@ impl Session {
             let len = job.content();
             self.config.sending.release(release);
             flow.sent += len as u64;
-            flow.examined = flow.examined.saturating_sub(len);
+            job.markers = flow.examined.take(len);
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
             self.counters.unopened_bytes += if opens { 0 } else { len as u64 };

@@ -202,7 +202,7 @@ impl Session {
                 self.counters.epochs += 1;
                 // What was found in memory is to be looked for on disk.
                 for flow in self.flows.values_mut() {
-                    (flow.examined, flow.on_disk) = (0, None);
+                    flow.examined.forget();
                 }
                 Some(self.outgoing.epoch().log)
             }
