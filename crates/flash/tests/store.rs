@@ -293,6 +293,8 @@ fn an_old_state_does_not_find_newer_content() {
         log.commit(b"after", 0).expect("commits");
         let newest = log.header().shape.state_at(3);
         log.append(to * UNIT, &vec![2; UNIT as usize]).expect("appends");
+        // Units are written several at a time, or when they are read.
+        log.read(to * UNIT, &mut [0]).expect("reads");
         drop(log);
         let decayed = Arc::new(device.cut(device.steps(), u64::MAX));
         decayed.rot(newest);

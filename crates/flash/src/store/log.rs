@@ -14,6 +14,8 @@ use crate::device::{Aligned, Device, PAGE};
 use read::read_state;
 use std::fmt;
 
+/// Units that are written at once, at most: each write costs the system as much as sealing a unit.
+const RUN: usize = 8;
 /// Largest gap between appended bytes, in bytes: padding of a content log is shorter than a block.
 pub const MAX_GAP: u64 = 1 << 20;
 
@@ -29,8 +31,12 @@ pub struct DiskLog {
     /// Number of the newest state.
     number: u64,
     state: State,
-    /// The unit that the tail lies in, with its content in its place.
-    unit: Aligned,
+    /// Units that are full, sealed and not written yet, and behind them the one that the tail lies
+    /// in, with its content in its place.
+    units: Aligned,
+    /// How many are full, and the first offset of the first of them.
+    full: usize,
+    first: u64,
     /// Units may be written up to here until the next commit.
     limit: u64,
     /// Content was taken back or skipped, and a commit must say so before anything is written.
@@ -114,9 +120,9 @@ impl DiskLog {
         number: u64,
         state: State,
     ) -> DiskLog {
-        let mut unit = Aligned::new(UNIT);
-        let content = content_of(&unit).start;
-        unit[content..content + state.last.len()].copy_from_slice(&state.last);
+        let mut units = Aligned::new(RUN * UNIT);
+        let content = content_of(&units[..UNIT]).start;
+        units[content..content + state.last.len()].copy_from_slice(&state.last);
         DiskLog {
             limit: header.shape.limit(state.tail),
             found: number,
@@ -127,7 +133,9 @@ impl DiskLog {
             about,
             number,
             state,
-            unit,
+            units,
+            full: 0,
+            first: 0,
             must_commit: false,
             failed: None,
             footer: None,
@@ -201,8 +209,9 @@ impl DiskLog {
         while !bytes.is_empty() {
             let filled = self.header.shape.unit_fill(self.state.tail);
             let (now, rest) = bytes.split_at(bytes.len().min(UNIT_CONTENT - filled));
-            let at = content_of(&self.unit).start + filled;
-            self.unit[at..at + now.len()].copy_from_slice(now);
+            let unit = &mut self.units[self.full * UNIT..][..UNIT];
+            let at = content_of(unit).start + filled;
+            unit[at..at + now.len()].copy_from_slice(now);
             self.state.tail += now.len() as u64;
             if filled + now.len() == UNIT_CONTENT {
                 let start = self.state.tail - UNIT_CONTENT as u64;
@@ -214,22 +223,43 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Writes the unit that is full, and the footer of its segment behind its last one.
+    /// Seals the unit that is full. Writes it with those before it, if they are enough; and the
+    /// footer of its segment behind its last one.
     fn write_unit(&mut self, start: u64) -> Result<(), Failed> {
         let shape = self.header.shape;
         let id = self.header.id;
-        let tag = seal(&mut self.sealer, &id, Place::Unit(start), &mut self.unit);
-        self.device.write(shape.unit_at(start), &self.unit)?;
+        let block = &mut self.units[self.full * UNIT..][..UNIT];
+        let tag = seal(&mut self.sealer, &id, Place::Unit(start), block);
+        if self.full == 0 {
+            self.first = start;
+        }
+        self.full += 1;
         let unit = shape.unit_of(start);
         self.state.tags[unit] = tag;
         if unit + 1 == shape.units as usize {
-            self.write_footer(start / shape.segment())?;
+            self.write_footer(start / shape.segment())
+        } else if self.full == RUN {
+            self.write_full()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the units that are full. They are of one segment, so they lie side by side.
+    fn write_full(&mut self) -> Result<(), Failed> {
+        let full = std::mem::take(&mut self.full) * UNIT;
+        if full > 0 {
+            self.device.write(self.header.shape.unit_at(self.first), &self.units[..full])?;
+            if full < self.units.len() {
+                self.units.copy_within(full..full + UNIT, 0);
+            }
         }
         Ok(())
     }
 
     /// Writes the footer of a segment of which no more is written.
     fn write_footer(&mut self, segment: u64) -> Result<(), Failed> {
+        self.write_full()?;
         let shape = self.header.shape;
         let mut page = Aligned::new(PAGE);
         let tags = std::mem::replace(&mut self.state.tags, vec![0; shape.units as usize]);
@@ -282,6 +312,7 @@ impl DiskLog {
                 }
                 self.state.tags.fill(0);
             }
+            self.write_full()?;
             self.state.tail = start;
         }
         self.fill_unit(&zeros[..(to - self.state.tail) as usize])
@@ -301,12 +332,13 @@ impl DiskLog {
     }
 
     fn commit_now(&mut self, owner: &[u8], time: u64) -> Result<(), Failed> {
+        self.write_full()?;
         let shape = self.header.shape;
-        let start = content_of(&self.unit).start;
+        let start = content_of(&self.units[..UNIT]).start;
         let last = start..start + shape.unit_fill(self.state.tail);
         self.state.low = self.low();
         self.state.time = time;
-        self.state.last = self.unit[last].to_vec();
+        self.state.last = self.units[last].to_vec();
         self.state.owner = owner.to_vec();
         let len = self.state.len();
         let mut block = Aligned::new(len.next_multiple_of(PAGE));
@@ -335,6 +367,8 @@ impl DiskLog {
         if !(low..=end).contains(&to) {
             return Err(AppendError::Gap { offset: to, end });
         }
+        let written = self.write_full();
+        self.note(written)?;
         let shape = self.header.shape;
         let start = to - shape.unit_fill(to) as u64;
         // Before anything changes: content of the unit that the new end lies in.
@@ -351,9 +385,9 @@ impl DiskLog {
         self.own = self.own.min(to / shape.segment());
         self.state.tail = to;
         self.state.low = low;
-        let at = content_of(&self.unit).start;
+        let at = content_of(&self.units[..UNIT]).start;
         match last {
-            Some(Ok(last)) => self.unit[at..at + last.len()].copy_from_slice(&last),
+            Some(Ok(last)) => self.units[at..at + last.len()].copy_from_slice(&last),
             // The rest of the unit is lost, so nothing below the end counts.
             Some(Err(_)) => {
                 self.lose(to - low);
@@ -373,6 +407,7 @@ impl DiskLog {
     pub fn restart(&mut self, offset: u64) -> Result<(), AppendError> {
         self.check()?;
         self.lose(offset.saturating_sub(self.state.tail));
+        self.full = 0;
         self.state.tags.fill(0);
         (self.state.tail, self.state.low) = (offset, offset);
         self.own = self.own.min(offset / self.header.shape.segment());

@@ -3,7 +3,7 @@
 use super::{DiskLog, Lost};
 use crate::device::{Aligned, Device, PAGE};
 use crate::store::layout::{
-    Footer, OVERHEAD, Place, Shape, State, UNIT_CONTENT, content_of, open, peek_state,
+    Footer, OVERHEAD, Place, Shape, State, UNIT, UNIT_CONTENT, content_of, open, peek_state,
 };
 use crate::store::seal::Sealer;
 use std::ops::Range;
@@ -29,7 +29,10 @@ impl DiskLog {
             if start < newest {
                 self.load(start)?;
             }
-            let unit = if start < newest { &self.read.1 } else { &self.unit };
+            let unit = match start < newest {
+                true => &self.read.1[..],
+                false => &self.units[self.full * UNIT..][..UNIT],
+            };
             let content = content_of(unit).start + skip;
             now.copy_from_slice(&unit[content..content + len]);
             at += len as u64;
@@ -44,6 +47,11 @@ impl DiskLog {
             return Ok(());
         }
         self.read.0 = None;
+        if self.full > 0 && start >= self.first {
+            let written = self.write_full();
+            // What was not written has another tag.
+            let _ = self.note(written);
+        }
         let lost = Lost { start, end: start + UNIT_CONTENT as u64 };
         let shape = self.header.shape;
         let (segment, unit) = (start / shape.segment(), shape.unit_of(start));
