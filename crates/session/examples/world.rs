@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use world::World;
 
-const PROFILES: [Profile; 13] = [
+const PROFILES: [Profile; 14] = [
     Profile::Clean,
     Profile::Lossy,
     Profile::Storm,
@@ -36,6 +36,7 @@ const PROFILES: [Profile; 13] = [
     Profile::Generations,
     Profile::Crash,
     Profile::CrashTinyLog,
+    Profile::Disks,
     Profile::Everything,
 ];
 

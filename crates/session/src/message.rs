@@ -34,6 +34,8 @@ pub(crate) mod kind {
     pub(crate) const CLOSE: u8 = 0x44;
     pub(crate) const REPORT: u8 = 0x45;
     pub(crate) const PAD: u8 = 0x46;
+    pub(crate) const PREPARE: u8 = 0x47;
+    pub(crate) const PREPARED: u8 = 0x48;
 }
 
 /// Codes of CLOSE.
@@ -80,6 +82,15 @@ pub(crate) enum Message<'a> {
     Report(&'a [u8]),
     /// Hides sizes and means nothing.
     Pad(&'a [u8]),
+    /// A stretch of the log will be recalled that the peer can read meanwhile: a number for it, where
+    /// it begins, and its length.
+    Prepare {
+        id: u64,
+        from: u64,
+        len: u64,
+    },
+    /// What PREPARE named was read in so many microseconds and one more; or, 0, it cannot be.
+    Prepared(u64, u64),
 }
 
 /// Why bytes are not a message.
@@ -195,6 +206,12 @@ impl<'a> Message<'a> {
             kind::CLOSE => Message::Close(fields.number()?, fields.bytes(MAX_TEXT)?),
             kind::REPORT => Message::Report(fields.bytes(MAX_BODY)?),
             kind::PAD => Message::Pad(fields.bytes(MAX_BODY)?),
+            kind::PREPARE => Message::Prepare {
+                id: fields.number()?,
+                from: fields.fixed()?,
+                len: fields.fixed()?,
+            },
+            kind::PREPARED => Message::Prepared(fields.number()?, fields.number()?),
             kind => return Err(Halt::Bad(MessageError::Kind(kind))),
         })
     }
@@ -233,9 +250,14 @@ impl<'a> Message<'a> {
             | Message::Ping(value)
             | Message::Pong(value) => number(out, value),
             Message::GoAway => {}
-            Message::Gone(from, end) => {
+            Message::Gone(from, end) | Message::Prepared(from, end) => {
                 number(out, from);
                 number(out, end);
+            }
+            Message::Prepare { id, from, len } => {
+                number(out, id);
+                out.extend_from_slice(&from.to_le_bytes());
+                out.extend_from_slice(&len.to_le_bytes());
             }
             Message::Recall { from, place: Recalled { offset, padding, checksum }, len } => {
                 for number in [from, offset, padding, len, checksum] {
@@ -271,6 +293,8 @@ impl<'a> Message<'a> {
             Message::Close(..) => kind::CLOSE,
             Message::Report(_) => kind::REPORT,
             Message::Pad(_) => kind::PAD,
+            Message::Prepare { .. } => kind::PREPARE,
+            Message::Prepared(..) => kind::PREPARED,
         }
     }
 }
@@ -312,6 +336,8 @@ mod tests {
             Message::Close(4, b"why"),
             Message::Report(&[1, 2, 3]),
             Message::Pad(&[0; 200]),
+            Message::Prepare { id: 300, from: 1 << 40, len: 65_536 },
+            Message::Prepared(300, 20_001),
         ] {
             let mut wire = Vec::new();
             message.write(&mut wire);

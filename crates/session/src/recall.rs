@@ -5,9 +5,15 @@
 //! Such content is found by [`Hooks`]; both ends read it, and append it to the log again, without
 //! sending it. From there on it is content like any other.
 
+mod latency;
+mod prepared;
+
+pub(crate) use prepared::{Answer, Prepared, Preparing};
+
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
+use latency::Latency;
 use oncewire_codec::hooks::{Hook, Hooks, markers, split_markers};
 use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,9 +30,11 @@ pub(crate) const NO_FLOW: FlowId = FlowId((1 << 62) - 1);
 const MOST: usize = 64;
 /// Stretches that one look may ask for.
 const MOST_OF_ONE: usize = 32;
-/// How long a flow waits for this end's disk, and a lane for that of the receiving end.
+/// How long a flow waits for this end's disk, and the receiving end for its own.
 pub(crate) const FLOW_PATIENCE: Duration = Duration::from_millis(250);
 pub(crate) const LANE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a flow waits for what the receiving end says of its disk, besides two round trips.
+const PEER_PATIENCE: Duration = Duration::from_millis(600);
 /// Stretches that could not be read that are remembered.
 const MOST_REFUSED: usize = 1024;
 /// Stretches of content of one domain that are remembered.
@@ -42,6 +50,28 @@ pub(crate) struct Stretch {
     pub(crate) log: u64,
     pub(crate) domain: Domain,
     pub(crate) range: Range<u64>,
+}
+
+/// A stretch that both ends read.
+#[derive(Debug)]
+struct Fetch {
+    stretch: Stretch,
+    since: Instant,
+    /// `None` until this end has it.
+    bytes: Option<Vec<u8>>,
+    /// The peer has said that it has it.
+    is_prepared: bool,
+}
+
+/// What has become of a stretch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Nothing new.
+    Waits,
+    /// Both ends have it: this lane has something to send.
+    Ready(usize),
+    /// It is not recalled. This flow waited for it.
+    Lost(FlowId),
 }
 
 /// What of a flow's queue was looked up, and the markers found there: what is looked up is noted
@@ -97,8 +127,9 @@ pub(crate) struct Recall {
     hooked: u64,
     /// What could not be read, at either end.
     refused: VecDeque<Range<u64>>,
-    fetches: BTreeMap<u64, (Stretch, Instant)>,
+    fetches: BTreeMap<u64, Fetch>,
     next: u64,
+    latency: Latency,
     pub(crate) ready: VecDeque<(Stretch, Vec<u8>)>,
     /// Blocks of the log that the peer reads, until they are acknowledged.
     sent: VecDeque<(BlockId, Range<u64>)>,
@@ -117,6 +148,7 @@ impl Recall {
             refused: VecDeque::new(),
             fetches: BTreeMap::new(),
             next: 0,
+            latency: Latency::default(),
             ready: VecDeque::new(),
             sent: VecDeque::new(),
         }
@@ -131,6 +163,7 @@ impl Recall {
     /// Another session begins.
     pub(crate) fn settle(&mut self) {
         self.peer = 0;
+        self.latency = Latency::default();
         self.fetches.clear();
         self.ready.clear();
         self.sent.clear();
@@ -272,33 +305,88 @@ impl Recall {
                 }
                 self.next += 1;
                 let stretch = Stretch { range: range.clone(), ..at.clone() };
-                self.fetches.insert(self.next, (stretch, now));
+                self.fetches.insert(
+                    self.next,
+                    Fetch { stretch, since: now, bytes: None, is_prepared: false },
+                );
+                self.latency.ask(self.next, now);
                 found.push((FetchId(Side::Sending, self.next), range));
             }
         }
         found
     }
 
-    /// The driver has read a stretch, or failed to. Returns it if it was waited for.
-    pub(crate) fn supply(&mut self, id: u64, bytes: Option<Vec<u8>>) -> Option<Stretch> {
-        let (stretch, _) = self.fetches.remove(&id)?;
-        let len = stretch.range.end - stretch.range.start;
-        match bytes.filter(|bytes| bytes.len() as u64 == len) {
-            Some(bytes) => self.ready.push_back((stretch.clone(), bytes)),
-            None => self.refuse(stretch.range.clone()),
+    /// The driver has read a stretch, or failed to.
+    pub(crate) fn supply(&mut self, id: u64, bytes: Option<Vec<u8>>) -> Came {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return Came::Waits };
+        let len = fetch.stretch.range.end - fetch.stretch.range.start;
+        fetch.bytes = bytes.filter(|bytes| bytes.len() as u64 == len);
+        match (fetch.bytes.is_some(), fetch.is_prepared) {
+            (true, true) => self.go(id),
+            (true, false) => Came::Waits,
+            (false, _) => self.lose(id, true),
         }
-        Some(stretch)
     }
 
-    /// Until when the oldest request is waited for.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.fetches.first_key_value().map(|(_, (_, since))| *since + FLOW_PATIENCE)
+    /// The peer has read a stretch in this time, or failed to.
+    pub(crate) fn prepared(&mut self, id: u64, took: Option<Duration>) -> Came {
+        self.latency.answer(id, took);
+        let Some(fetch) = self.fetches.get_mut(&id) else { return Came::Waits };
+        fetch.is_prepared = took.is_some();
+        match (took.is_some(), fetch.bytes.is_some()) {
+            (true, true) => self.go(id),
+            (true, false) => Came::Waits,
+            (false, _) => self.lose(id, true),
+        }
     }
 
-    /// The oldest request, if it was waited for too long.
-    pub(crate) fn overdue(&self, now: Instant) -> Option<u64> {
-        self.deadline().filter(|due| *due <= now)?;
-        self.fetches.first_key_value().map(|(id, _)| *id)
+    /// A stretch is recalled next.
+    fn go(&mut self, id: u64) -> Came {
+        match self.fetches.remove(&id) {
+            Some(Fetch { stretch, bytes: Some(bytes), .. }) => {
+                let lane = stretch.lane;
+                self.ready.push_back((stretch, bytes));
+                Came::Ready(lane)
+            }
+            _ => Came::Waits,
+        }
+    }
+
+    fn lose(&mut self, id: u64, is_bad: bool) -> Came {
+        let Some(Fetch { stretch, .. }) = self.fetches.remove(&id) else { return Came::Waits };
+        if is_bad {
+            self.refuse(stretch.range);
+        }
+        Came::Lost(stretch.flow)
+    }
+
+    /// Until when a request is waited for, and whether its stretch is recalled then.
+    fn due(&self, fetch: &Fetch, rtt: Duration) -> (Instant, bool) {
+        let Fetch { since, .. } = *fetch;
+        if fetch.bytes.is_none() {
+            return (since + FLOW_PATIENCE, false);
+        }
+        let patience = since + PEER_PATIENCE + rtt * 2;
+        match self.latency.due(since, rtt) {
+            // The peer's answer takes a while longer to get here than what it has read to be there.
+            Some(due) if due < patience => (due, true),
+            _ => (patience, false),
+        }
+    }
+
+    /// Until when a request is waited for.
+    pub(crate) fn deadline(&self, rtt: Duration) -> Option<Instant> {
+        self.fetches.values().map(|fetch| self.due(fetch, rtt).0).min()
+    }
+
+    /// What becomes of a request that was waited for long enough, if there is one.
+    pub(crate) fn overdue(&mut self, now: Instant, rtt: Duration) -> Option<Came> {
+        let (&id, is_ready, has_bytes) = self.fetches.iter().find_map(|(id, fetch)| {
+            let (due, is_ready) = self.due(fetch, rtt);
+            (due <= now).then_some((id, is_ready, fetch.bytes.is_some()))
+        })?;
+        // What this end could not read is bad; what the peer did not say may be read later.
+        Some(if is_ready { self.go(id) } else { self.lose(id, !has_bytes) })
     }
 
     pub(crate) fn sent(&mut self, block: BlockId, range: Range<u64>) {
@@ -333,6 +421,8 @@ impl Recall {
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len()).sum();
+        let read = self.fetches.values().filter_map(|fetch| fetch.bytes.as_ref());
+        let ready = ready + read.map(Vec::len).sum::<usize>();
         (self.hooks.memory() + self.runs.len() * size_of::<(u64, Domain)>() + ready) as u64
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use received::Step;
 use crate::config::Config;
 use crate::flow::FlowId;
 use crate::hello::{Answer, Hello};
-use crate::limits::MAX_TEXT;
+use crate::limits::{MAX_BODY, MAX_TEXT};
 use crate::message::{Message, truncate};
 use crate::outgoing::log::BlockId;
 use crate::queue::ByteQueue;
@@ -315,6 +315,14 @@ impl Lane {
             self.push_uncounted(&Message::Pong(nonce));
         }
         room
+    }
+
+    /// Queues an answer to PREPARE, unless too many are queued already.
+    pub(crate) fn answer_prepare(&mut self, id: u64, took: Option<Duration>) {
+        if self.is_up() && self.uncounted.len() < MAX_BODY {
+            let time = took.map_or(0, |took| took.as_micros().min(u32::MAX.into()) as u64 + 1);
+            self.push_uncounted(&Message::Prepared(id, time));
+        }
     }
 
     // Received messages.

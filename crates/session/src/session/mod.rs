@@ -28,7 +28,7 @@ use crate::meter::{FlowMeter, Residue};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
-use crate::recall::Restoring;
+use crate::recall::{Preparing, Restoring};
 use crate::report::Counters;
 use crate::store::{Finished, FinishedLog, Side, Unwritten};
 use crate::violation::Violation;
@@ -161,6 +161,8 @@ pub struct Session {
     noted: (u64, u64),
     reports: Reports,
     failures: Failures,
+    /// What the peer is about to recall.
+    preparing: Preparing,
     /// Lanes whose front waits for the disk.
     restoring: BTreeMap<usize, Restoring>,
     /// Requests to the disk so far, for the receiving log.
@@ -242,6 +244,7 @@ impl Session {
             log_limit: LogLimit::new(config.log),
             noted: (0, 0),
             failures: Failures::default(),
+            preparing: Preparing::default(),
             restoring: BTreeMap::new(),
             fetches: 0,
             gone: Vec::new(),
@@ -340,6 +343,7 @@ impl Session {
         let lanes: usize = self.lanes.iter().map(Lane::memory).sum();
         self.outgoing.memory()
             + self.incoming.memory()
+            + self.preparing.memory()
             + self.queued as u64
             + waiting
             + lanes as u64

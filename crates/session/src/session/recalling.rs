@@ -1,7 +1,7 @@
 //! Content comes back from disk: [`crate::recall`] has what is looked for.
 
 use super::*;
-use crate::recall::{FetchId, LANE_PATIENCE, NO_FLOW, Restoring};
+use crate::recall::{Answer as Read, Came, FetchId, LANE_PATIENCE, NO_FLOW, Prepared, Restoring};
 use crate::store::Run;
 use oncewire_codec::Recalled;
 use std::ops::Range;
@@ -25,11 +25,19 @@ impl Session {
     /// What [`Event::Fetch`] asked for: the bytes of that range of the stored log; padding reads as
     /// zeros. `None` if they cannot be read. Call [`Session::next_decode`] next, as after
     /// [`Session::take_in`].
-    pub fn supply(&mut self, id: FetchId, bytes: Option<Vec<u8>>, _now: Instant) {
+    pub fn supply(&mut self, id: FetchId, bytes: Option<Vec<u8>>, now: Instant) {
         let FetchId(side, id) = id;
         match side {
-            Side::Sending => self.supplied(id, bytes),
+            Side::Sending => {
+                let came = self.outgoing.recall.as_mut().map(|recall| recall.supply(id, bytes));
+                self.came(came.unwrap_or(Came::Waits));
+            }
             Side::Receiving => {
+                // A lane waits for it, or it was announced.
+                if !self.restoring.values().any(|waiting| waiting.id == id) {
+                    let answer = self.preparing.supply(id, bytes, now);
+                    return self.answer_prepare(answer);
+                }
                 let waiting = self.restoring.iter_mut().find(|(_, waiting)| waiting.id == id);
                 if let Some((&lane, waiting)) = waiting
                     && waiting.bytes.is_none()
@@ -66,16 +74,63 @@ impl Session {
         }
     }
 
-    fn supplied(&mut self, id: u64, bytes: Option<Vec<u8>>) {
-        let is_lost = bytes.is_none();
-        let stretch = self.outgoing.recall.as_mut().and_then(|recall| recall.supply(id, bytes));
-        let Some(stretch) = stretch else { return };
-        if is_lost {
-            self.counters.lost_recalls += 1;
-            self.release_flow(stretch.flow);
-        } else {
-            self.wake(stretch.lane);
+    fn came(&mut self, came: Came) {
+        match came {
+            Came::Waits => {}
+            Came::Ready(lane) => self.wake(lane),
+            Came::Lost(flow) => {
+                self.counters.lost_recalls += 1;
+                self.release_flow(flow);
+            }
         }
+    }
+
+    /// The peer is about to recall a stretch of the receiving log. Returns whether what is behind
+    /// that is to be processed.
+    pub(super) fn handle_prepare(
+        &mut self,
+        lane: usize,
+        id: u64,
+        from: u64,
+        len: u64,
+        now: Instant,
+    ) -> bool {
+        let limit = DEFAULT_BLOCK as u64;
+        if !(1..=limit).contains(&len) {
+            self.violation(Violation::Bounds { what: "announced content", value: len, limit });
+            return false;
+        }
+        let end = from.saturating_add(len);
+        let fetch = self.fetches + 1;
+        // What it may recall at all has arrived by now.
+        let is_there = end <= self.incoming.acknowledged() && self.stored() > 0;
+        let stretch = Prepared { id, lane, fetch, from, len, since: now, bytes: None };
+        if is_there && self.preparing.begin(stretch) {
+            self.fetches = fetch;
+            let id = FetchId(Side::Receiving, fetch);
+            self.events.push_back(Event::Fetch { id, side: Side::Receiving, range: from..end });
+        } else {
+            self.lanes[lane].answer_prepare(id, None);
+            self.wake(lane);
+        }
+        true
+    }
+
+    /// What was announced was read, or cannot be.
+    fn answer_prepare(&mut self, answer: Option<Read>) {
+        let Some(Read { id, lane, took }) = answer else { return };
+        if took.is_none() {
+            self.counters.lost_recalls += 1;
+            self.lost_in_a_row += 1;
+        }
+        self.lanes[lane].answer_prepare(id, took);
+        self.wake(lane);
+    }
+
+    /// The peer has read what was announced, or cannot.
+    pub(super) fn handle_prepared(&mut self, id: u64, took: Option<Duration>) {
+        let came = self.outgoing.recall.as_mut().map(|recall| recall.prepared(id, took));
+        self.came(came.unwrap_or(Came::Waits));
     }
 
     /// One stretch less that a flow waits for.
@@ -86,9 +141,27 @@ impl Session {
         }
     }
 
+    /// Nothing is read any more: whatever waited for that goes on without.
+    pub(super) fn forget_recalls(&mut self) {
+        let mut waiting = Vec::new();
+        for (id, flow) in &mut self.flows {
+            flow.examined.forget();
+            if std::mem::take(&mut flow.recalls) > 0 {
+                waiting.push(*id);
+            }
+        }
+        waiting.into_iter().for_each(|id| self.ready(id));
+    }
+
     /// Looks for what a flow is about to send in what lies only on disk. Returns whether it has to
-    /// wait.
-    pub(super) fn look_on_disk(&mut self, lane: usize, id: FlowId, now: Instant) -> bool {
+    /// wait. Appends PREPARE to `out`.
+    pub(super) fn look_on_disk(
+        &mut self,
+        lane: usize,
+        id: FlowId,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.examined.len == 0) else {
             return false;
         };
@@ -98,6 +171,10 @@ impl Session {
         let found = self.outgoing.look_on_disk(lane, id, domain, &content, examined, now);
         flow.recalls = found.len();
         let is_waiting = !found.is_empty();
+        for (FetchId(_, id), range) in &found {
+            let (id, from, len) = (*id, range.start, range.end - range.start);
+            Message::Prepare { id, from, len }.write(out);
+        }
         self.events.extend(found.into_iter().map(|(id, range)| Event::Fetch {
             id,
             side: Side::Sending,
@@ -171,12 +248,23 @@ impl Session {
                     });
                     return false;
                 }
-                self.fetches += 1;
-                let id = self.fetches;
-                let bytes = (self.stored() == 0).then_some(None);
-                if bytes.is_some() {
+                let prepared = self.preparing.take(from, len);
+                if let Some(Prepared { bytes: Some(bytes), .. }) = prepared {
+                    return self.restored(lane, place, Some(bytes));
+                }
+                if self.stored() == 0 {
                     return self.restored(lane, place, None);
                 }
+                if let Some(Prepared { fetch: id, .. }) = prepared {
+                    // It takes longer than the peer thought.
+                    let (since, bytes) = (now, None);
+                    let waiting = Restoring { id, transport, len, since, bytes };
+                    self.restoring.insert(lane, waiting);
+                    self.lanes[lane].begin_fetch();
+                    return false;
+                }
+                self.fetches += 1;
+                let (id, bytes) = (self.fetches, None);
                 self.restoring.insert(lane, Restoring { id, transport, len, since: now, bytes });
                 self.lanes[lane].begin_fetch();
                 let id = FetchId(Side::Receiving, id);
@@ -209,14 +297,22 @@ impl Session {
     pub(super) fn disk_deadline(&self) -> Option<Instant> {
         let lanes = self.restoring.values().filter(|waiting| waiting.bytes.is_none());
         let lanes = lanes.map(|waiting| waiting.since + LANE_PATIENCE).min();
-        let flows = self.outgoing.recall.as_ref().and_then(|recall| recall.deadline());
-        lanes.into_iter().chain(flows).min()
+        let rtt = self.rtt.unwrap_or_default();
+        let flows = self.outgoing.recall.as_ref().and_then(|recall| recall.deadline(rtt));
+        lanes.into_iter().chain(flows).chain(self.preparing.deadline()).min()
     }
 
     /// What a disk did not give in time counts as lost.
     pub(super) fn give_up_disk(&mut self, now: Instant) {
-        while let Some(id) = self.outgoing.recall.as_ref().and_then(|recall| recall.overdue(now)) {
-            self.supplied(id, None);
+        let rtt = self.rtt.unwrap_or_default();
+        let recall = &mut self.outgoing.recall;
+        let came: Vec<Came> = recall
+            .iter_mut()
+            .flat_map(|recall| std::iter::from_fn(|| recall.overdue(now, rtt)))
+            .collect();
+        came.into_iter().for_each(|came| self.came(came));
+        while let Some(answer) = self.preparing.overdue(now) {
+            self.answer_prepare(Some(answer));
         }
         let overdue =
             |waiting: &Restoring| waiting.bytes.is_none() && waiting.since + LANE_PATIENCE <= now;

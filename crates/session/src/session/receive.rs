@@ -254,6 +254,8 @@ impl Session {
                 // Smoothed as in RFC 6298.
                 self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
             }
+            Step::Prepare(id, from, len) => return self.handle_prepare(lane, id, from, len, now),
+            Step::Prepared(id, took) => self.handle_prepared(id, took),
             Step::Report(counters) => self.reports.received(counters, now),
             Step::Dropped => {
                 self.events.push_back(Event::Drop(lane));
@@ -365,6 +367,7 @@ impl Session {
         if epoch != self.incoming.epoch() || epoch == Epoch::NONE {
             let begun = self.incoming.begin(epoch, keep, capacity);
             begun.map_err(|error| Violation::Epoch(error.to_string()))?;
+            self.preparing.clear();
         }
         if self.incoming.capacity() > self.log_limit.get() {
             // LIMITs on two lanes can overtake each other: the peer may hold an old one.

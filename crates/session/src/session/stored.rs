@@ -69,6 +69,8 @@ impl Session {
     pub fn give_up_store(&mut self) {
         self.outgoing.give_up_store();
         self.incoming.give_up_store();
+        self.preparing.clear();
+        self.forget_recalls();
         self.wake_where(|_| true);
     }
 

@@ -205,7 +205,7 @@ impl Session {
                 Back::Done => continue,
                 Back::Stalled => return None,
             }
-            match self.next_block(lane, now) {
+            match self.next_block(lane, now, out) {
                 Next::Job(job) => return Some(job),
                 Next::Log => {}
                 Next::Nothing => return None,
@@ -290,7 +290,7 @@ impl Session {
     }
 
     /// Takes a block of the flow whose turn it is.
-    fn next_block(&mut self, lane: usize, now: Instant) -> Next {
+    fn next_block(&mut self, lane: usize, now: Instant, out: &mut Vec<u8>) -> Next {
         loop {
             let round = self.lanes[lane].round();
             let Some(id) = round.front() else { return Next::Nothing };
@@ -316,7 +316,7 @@ impl Session {
                 // EPOCH goes out before the block.
                 return if self.ended.is_none() { Next::Log } else { Next::Nothing };
             }
-            if self.outgoing.recalls() && self.look_on_disk(lane, id, now) {
+            if self.outgoing.recalls() && self.look_on_disk(lane, id, now, out) {
                 continue;
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };

@@ -235,6 +235,7 @@ impl Session {
             self.end(error.into());
             return None;
         }
+        self.forget_recalls();
         self.counters.epochs += 1;
         Some(log)
     }

@@ -17,4 +17,5 @@ mod protocol_doc;
 mod protocol_example;
 mod recalled;
 mod resting;
+mod slow_disk;
 mod stored;

@@ -9,36 +9,38 @@ use oncewire_testkit::content::incompressible;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 /// Size of a log in memory, in bytes.
 const LOG: u64 = 2 << 20;
 
 /// What a disk does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disk {
+pub(super) enum Disk {
     Reads,
     Fails,
     Hangs,
     /// Gives other bytes than were written.
     Lies,
+    /// Keeps requests until somebody answers them.
+    Waits,
 }
 
-struct End {
-    session: Session,
-    disk: Disk,
+pub(super) struct End {
+    pub(super) session: Session,
+    pub(super) disk: Disk,
     /// Both logs, from offset 0 on.
-    stored: [Vec<u8>; 2],
+    pub(super) stored: [Vec<u8>; 2],
     /// What a restart needs besides: headers, and pieces without their bytes.
     headers: [Option<LogHeader>; 2],
     pieces: [Vec<Piece>; 2],
     /// What of the sending log cannot be read after a restart.
     hole: Range<u64>,
-    requests: Vec<(FetchId, Side, Range<u64>)>,
+    pub(super) requests: Vec<(FetchId, Side, Range<u64>)>,
     read: u64,
 }
 
 impl End {
-    fn drain(&mut self, now: Instant) {
+    pub(super) fn drain(&mut self, now: Instant) {
         while let Some(event) = self.session.poll_event() {
             if let Event::Fetch { id, side, range } = event {
                 assert!(range.end - range.start <= 65_536);
@@ -75,6 +77,9 @@ impl End {
             }
         }
         self.hook();
+        if self.disk == Disk::Waits {
+            return;
+        }
         for (id, side, range) in self.requests.drain(..) {
             let stored = &self.stored[side as usize];
             let bytes = stored.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
@@ -85,7 +90,7 @@ impl End {
                 Disk::Lies => {
                     self.session.supply(id, bytes.map(|bytes| vec![7; bytes.len()]), now);
                 }
-                Disk::Hangs => {}
+                Disk::Hangs | Disk::Waits => {}
             }
         }
     }
@@ -131,9 +136,9 @@ impl End {
 }
 
 /// A client and a server with a transport on each of two lanes, or of one.
-struct Pair {
-    ends: [End; 2],
-    now: Instant,
+pub(super) struct Pair {
+    pub(super) ends: [End; 2],
+    pub(super) now: Instant,
     wire: usize,
     lanes: usize,
 }
@@ -152,7 +157,7 @@ fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize) -> Settings {
 }
 
 impl Pair {
-    fn new(sharing: Sharing, stored: [u64; 2], disks: [Disk; 2], lanes: usize) -> Pair {
+    pub(super) fn new(sharing: Sharing, stored: [u64; 2], disks: [Disk; 2], lanes: usize) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
         let mut client = Session::connect(config(0, sharing, stored[0], lanes), None, now);
@@ -207,11 +212,13 @@ impl Pair {
         let mut hello = Vec::new();
         self.ends[0].session.transmit(lane, MIB, self.now, &mut hello);
         self.wire += hello.len();
-        let (hello, _) = Hello::read(&hello).unwrap().expect("a hello");
+        let (hello, _) = Hello::read(&hello)
+            .unwrap()
+            .unwrap_or_else(|| panic!("no hello: {:?}", self.ends[0].session.ended()));
         self.ends[1].session.accept_lane(&hello, self.now).unwrap();
     }
 
-    fn exchange(&mut self) {
+    pub(super) fn exchange(&mut self) {
         loop {
             let mut moved = 0;
             for (from, lane) in
@@ -242,7 +249,7 @@ impl Pair {
     }
 
     /// The client uploads content. Returns how many bytes that took.
-    fn upload(&mut self, name: &[u8], content: &[u8]) -> usize {
+    pub(super) fn upload(&mut self, name: &[u8], content: &[u8]) -> usize {
         let before = self.wire;
         let owner = Owner { client: name.to_vec(), name: Vec::new() };
         let flow = self.ends[0].session.open(b"tcp:a:1", owner, self.now).unwrap();
@@ -280,12 +287,12 @@ impl Pair {
         }
     }
 
-    fn failures(&self) -> u64 {
+    pub(super) fn failures(&self) -> u64 {
         self.ends.iter().map(|end| end.session.counters().failures).sum()
     }
 }
 
-const ALL: u64 = 1 << 30;
+pub(super) const ALL: u64 = 1 << 30;
 
 #[test]
 fn what_repeats_only_on_disk_is_found_on_one_lane_and_on_two() {
@@ -321,7 +328,7 @@ fn what_memory_was_released_of_is_found_on_disk() {
             }
             let wire = pair.upload(b"a", &content);
             let counters = pair.ends[0].session.counters();
-            assert!(wire < MIB / 50, "{wire} bytes, turn {turn}");
+            assert!(wire < MIB / 40, "{wire} bytes, turn {turn}");
             assert!(
                 pair.ends[1].read - before >= 900_000 || !is_released,
                 "turn {turn}: {} bytes read",
@@ -460,5 +467,44 @@ fn a_disk_that_fails_hangs_or_lies_costs_no_log_and_no_byte() {
                 assert!(pair.upload(b"a", &content[5 * MIB + 500_000..]) < MIB);
             }
         }
+    }
+}
+
+/// Flows that wait for a disk go on when there is none any more, or another log begins.
+#[test]
+fn a_flow_does_not_wait_for_a_disk_that_was_given_up() {
+    let content = incompressible(6, 6 * MIB);
+    for (end, is_given_up) in [(0, true), (0, false), (1, false)] {
+        let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+        pair.upload(b"a", &content);
+        pair.ends[end].disk = Disk::Waits;
+        let owner = Owner { client: b"a".to_vec(), name: Vec::new() };
+        let flow = pair.ends[0].session.open(b"tcp:a:1", owner, pair.now).unwrap();
+        assert_eq!(pair.ends[0].session.write(flow, &content[..50_000]), 50_000);
+        pair.exchange();
+        assert!(!pair.ends[end].requests.is_empty(), "it waits for this disk");
+        let now = pair.now;
+        if is_given_up {
+            pair.ends[0].session.give_up_store();
+        } else {
+            // The receiving log is lost, with all that was read of it.
+            pair.ends[1].session.detach(0, now);
+            pair.ends[0].session.detach(0, now);
+            pair.ends[end].requests.clear();
+            pair.dial(0);
+        }
+        let mut got = 0;
+        for _ in 0..200 {
+            pair.exchange();
+            while let Read::Data(chunk) = pair.ends[1].session.read(flow) {
+                pair.ends[1].session.consumed(flow, chunk.len(), now);
+                got += chunk.len();
+            }
+            if !is_given_up {
+                pair.now += Duration::from_millis(25);
+            }
+            pair.ends.iter_mut().for_each(|end| end.session.on_timeout(pair.now));
+        }
+        assert_eq!(got, 50_000, "{end} {is_given_up}");
     }
 }

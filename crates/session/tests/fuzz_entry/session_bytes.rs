@@ -68,7 +68,7 @@ pub(crate) fn run(input: &[u8]) {
 /// Inputs to start from. A frame with a valid checksum is beyond hand-written seeds; these have the
 /// messages around it.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let messages: [&[u8]; 10] = [
+    let messages: [&[u8]; 12] = [
         &[2, 0, 4, b'h', b':', b'8', b'0', 0],
         &[2, 1, 4, b'h', b':', b'8', b'0', 2, b'm', b'e'],
         &[7, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x80, 0x80, 0x40],
@@ -79,6 +79,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         &[0x41, 1, 0x42, 5, 0x43, 5, 0x46, 2, 0, 0],
         &[9, 0x45, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 0x80, 0x80, 0x40],
         &[0x44, 2, 2, b'n', b'o'],
+        &[0x47, 1, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+        &[0x48, 1, 21],
     ];
     let mut seeds = Vec::new();
     for setup in 0..4u8 {

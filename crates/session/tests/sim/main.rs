@@ -104,6 +104,7 @@ profiles! {
     generations: Generations, 150;
     crash: Crash, 400;
     crash_tiny_log: CrashTinyLog, 150;
+    disks: Disks, 150;
     everything: Everything, 500;
 }
 

@@ -30,13 +30,15 @@ pub(crate) enum Profile {
     Crash,
     /// The same, with logs of 1 MiB under content many times larger.
     CrashTinyLog,
+    /// The same, with disks that keep far more than memory: they are slow, fail and hang.
+    Disks,
     /// All faults at once.
     Everything,
 }
 
 impl Profile {
     pub(crate) fn tiny_log(self) -> bool {
-        matches!(self, Profile::TinyLog | Profile::CrashTinyLog)
+        matches!(self, Profile::TinyLog | Profile::CrashTinyLog | Profile::Disks)
     }
 
     pub(crate) fn has_faults(self) -> bool {
@@ -63,28 +65,43 @@ impl Profile {
                 | Profile::RestartHalfWarm
                 | Profile::Crash
                 | Profile::CrashTinyLog
+                | Profile::Disks
                 | Profile::Everything
         )
     }
 
     /// Ends are killed, and go on with what is on disk.
     pub(crate) fn crashes(self) -> bool {
-        matches!(self, Profile::Crash | Profile::CrashTinyLog)
+        matches!(self, Profile::Crash | Profile::CrashTinyLog | Profile::Disks)
+    }
+
+    /// Bytes of each log that an end can read from its disk.
+    pub(crate) fn stored(self) -> u64 {
+        if self == Profile::Disks { 64 << 20 } else { 0 }
+    }
+
+    /// Ends may lose a frame to their disks.
+    pub(crate) fn fails_frames(self) -> bool {
+        self.corrupts() || self == Profile::Disks
     }
 
     /// Which ends have a store: both as a rule.
     pub(crate) fn stores(self, dice: &mut Dice) -> [bool; 2] {
         match self {
-            Profile::Crash | Profile::CrashTinyLog => [!dice.one_in(6), !dice.one_in(6)],
+            Profile::Crash | Profile::CrashTinyLog | Profile::Disks => {
+                [!dice.one_in(6), !dice.one_in(6)]
+            }
             _ => [false; 2],
         }
     }
 
     pub(crate) fn keeps_logs(self, end: usize) -> bool {
         match self {
-            Profile::RestartWarm | Profile::Generations | Profile::Crash | Profile::Everything => {
-                true
-            }
+            Profile::RestartWarm
+            | Profile::Generations
+            | Profile::Crash
+            | Profile::Disks
+            | Profile::Everything => true,
             Profile::RestartHalfWarm => end == 0,
             _ => false,
         }

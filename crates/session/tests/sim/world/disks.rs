@@ -1,13 +1,14 @@
 //! A disk at each end: what a driver with a store does, with writes that take their time, a driver
 //! that is slow to ask, and crashes that take back what was not durable.
 
-use super::{Job, World};
+use super::{End, Job, World};
 use crate::script::{MS, SECOND, Time};
 use oncewire_session::{
-    LogHeader, LogRecord, Logs, Piece, Place, RestoreError, RestoredLog, Run, Settings, Side,
-    Unwritten,
+    FetchId, LogHeader, LogRecord, Logs, Piece, Place, RestoreError, RestoredLog, Run, Session,
+    SessionId, Settings, Side, Unwritten,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
 
@@ -21,10 +22,12 @@ struct Stored {
     places: Vec<Place>,
     runs: Vec<Run>,
     pieces: VecDeque<(u64, Vec<u8>)>,
+    /// Bytes that it keeps, if that is more than the log has in memory.
+    keeps: u64,
 }
 
 impl Stored {
-    fn new(header: LogHeader) -> Stored {
+    fn new(header: LogHeader, keeps: u64) -> Stored {
         Stored {
             header,
             from: 0,
@@ -32,7 +35,24 @@ impl Stored {
             places: Vec::new(),
             runs: Vec::new(),
             pieces: VecDeque::new(),
+            keeps,
         }
+    }
+
+    /// Its content of a range; padding reads as zeros. `None` if it does not have all of it.
+    fn read(&self, range: &Range<u64>) -> Option<Vec<u8>> {
+        if range.start < self.from || range.end > self.end.offset {
+            return None;
+        }
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        for (at, piece) in self.byte_ranges() {
+            let (start, end) = (at.max(range.start), (at + piece.len() as u64).min(range.end));
+            if start < end {
+                bytes[(start - range.start) as usize..(end - range.start) as usize]
+                    .copy_from_slice(&piece[(start - at) as usize..(end - at) as usize]);
+            }
+        }
+        Some(bytes)
     }
 
     fn append(&mut self, piece: Piece) {
@@ -58,7 +78,7 @@ impl Stored {
 
     /// The ring was written up to `end`, durably or not.
     fn overwrite(&mut self, end: u64) {
-        self.from = self.from.max(end.saturating_sub(self.header.capacity));
+        self.from = self.from.max(end.saturating_sub(self.header.capacity.max(self.keeps)));
         while self.pieces.front().is_some_and(|(at, piece)| at + piece.len() as u64 <= self.from) {
             self.pieces.pop_front();
         }
@@ -114,14 +134,26 @@ pub(super) struct Disk {
     pending: VecDeque<(Time, Side, Unwritten)>,
     last: Time,
     is_drain_due: bool,
+    reads: BTreeMap<u64, Read>,
+    next_read: u64,
+}
+
+/// A request of a session.
+struct Read {
+    session: SessionId,
+    id: FetchId,
+    side: Side,
+    range: Range<u64>,
+    /// How often it was put off because the content is not written yet.
+    early: u64,
 }
 
 impl Disk {
     /// Carries out one step.
-    fn apply(&mut self, side: Side, step: Unwritten) {
+    fn apply(&mut self, side: Side, step: Unwritten, keeps: u64) {
         let stored = &mut self.stored[side as usize];
         match step {
-            Unwritten::Begin(header) => *stored = Some(Stored::new(header)),
+            Unwritten::Begin(header) => *stored = Some(Stored::new(header, keeps)),
             Unwritten::Drop => *stored = None,
             Unwritten::Rewind { epoch, to, capacity } => {
                 let stored = stored.as_mut().expect("a log that was begun");
@@ -179,12 +211,66 @@ impl World {
                 (Unwritten::Rewind { epoch, .. }, Side::Sending) => Some(*epoch),
                 _ => None,
             };
-            self.ends[end].disk.apply(side, step);
+            self.ends[end].disk.apply(side, step, self.profile.stored());
             if let (Some(epoch), Some(session)) = (epoch, &mut self.ends[end].session) {
                 session.committed(epoch);
                 self.settle(end);
             }
         }
+    }
+
+    /// A session wants to read something. Most of that takes a few milliseconds; some takes long,
+    /// fails, or never comes.
+    pub(super) fn fetch(&mut self, end: usize, id: FetchId, side: Side, range: Range<u64>) {
+        let Some(session) = self.ends[end].session.as_ref().map(Session::id) else { return };
+        let latency = match self.dice.below(40) {
+            0 => None,
+            1..=4 => Some(self.dice.within(0..SECOND)),
+            _ => Some(self.dice.within(0..6 * MS)),
+        };
+        let disk = &mut self.ends[end].disk;
+        disk.next_read += 1;
+        let number = disk.next_read;
+        disk.reads.insert(number, Read { session, id, side, range, early: 0 });
+        match latency {
+            Some(latency) => self.after(latency, Job::Fetched(end, number)),
+            None => self.summary.lost_reads += 1,
+        }
+    }
+
+    pub(super) fn fetched(&mut self, end: usize, number: u64) {
+        let now = self.instant();
+        let disk = &mut self.ends[end].disk;
+        let Some(mut read) = disk.reads.remove(&number) else { return };
+        let bytes =
+            disk.stored[read.side as usize].as_ref().and_then(|stored| stored.read(&read.range));
+        if bytes.is_none() && !disk.pending.is_empty() && read.early < 40 {
+            read.early += 1;
+            disk.reads.insert(number, read);
+            return self.after(10 * MS, Job::Fetched(end, number));
+        }
+        let bytes = bytes.filter(|_| !self.dice.one_in(40));
+        self.summary.lost_reads += u64::from(bytes.is_none());
+        let session = self.ends[end].session.as_mut();
+        if let Some(session) = session.filter(|session| session.id() == read.session) {
+            session.supply(read.id, bytes, now);
+            self.decode(end);
+            self.settle(end);
+        }
+    }
+
+    /// What was stored before a restart is read in steps, from its end down. Some cannot be.
+    pub(super) fn hook(&mut self, end: usize) {
+        let is_bad = self.dice.one_in(20);
+        let End { session, disk, .. } = &mut self.ends[end];
+        let Some(session) = session else { return };
+        let Some((log, range)) = session.unhooked() else { return };
+        let start = range.start.max(range.end.saturating_sub(200_000));
+        let stored = disk.stored[0].as_ref().filter(|stored| stored.header.epoch.log == log);
+        let Some(stored) = stored else { return };
+        let bytes = stored.read(&(start..range.end)).filter(|_| !is_bad);
+        session.hook(log, start, bytes.as_deref(), &stored.runs);
+        self.after(MS, Job::Hook(end));
     }
 
     /// A session is over, and its logs stay in memory: the driver writes what it has.
@@ -202,8 +288,9 @@ impl World {
         let disk = &mut self.ends[end].disk;
         let torn: Vec<_> = disk.pending.split_off(kept).into();
         for (_, side, step) in std::mem::take(&mut disk.pending) {
-            disk.apply(side, step);
+            disk.apply(side, step, self.profile.stored());
         }
+        disk.reads.clear();
         // What is lost may have overwritten what it was to replace.
         for (_, side, step) in torn {
             match (step, &mut disk.stored[side as usize]) {
@@ -267,7 +354,12 @@ impl World {
             };
             let restored = RestoredLog::new(config, side, record).and_then(|mut log| {
                 for (at, piece) in stored.byte_ranges() {
-                    log.push(at, piece)?;
+                    // The disk may have more than memory has room for.
+                    let skip = log.at().saturating_sub(at).min(piece.len() as u64);
+                    let piece = &piece[skip as usize..];
+                    if !piece.is_empty() {
+                        log.push(at + skip, piece)?;
+                    }
                 }
                 log.finish()
             });

@@ -47,6 +47,10 @@ enum Job {
     /// The driver of an end asks what is to be written, and something becomes durable.
     Drain(usize),
     Disk(usize),
+    /// It has read what a session asked for, by the number of the request; and it reads what was
+    /// stored before a restart.
+    Fetched(usize, u64),
+    Hook(usize),
     /// Faults are over.
     Calm,
     /// Everything is done: the session closes, and another begins.
@@ -219,6 +223,9 @@ pub(crate) struct Summary {
     /// Ends that were killed, and logs that came back from disk.
     pub(crate) crashes: u64,
     pub(crate) restored: u64,
+    /// Bytes that were read from disk at both ends, and requests that failed or hung.
+    pub(crate) recalled: u64,
+    pub(crate) lost_reads: u64,
     pub(crate) matched: u64,
 }
 
@@ -239,6 +246,8 @@ impl std::ops::AddAssign for Summary {
         self.decoded_apart += more.decoded_apart;
         self.crashes += more.crashes;
         self.restored += more.restored;
+        self.recalled += more.recalled;
+        self.lost_reads += more.lost_reads;
         self.matched += more.matched;
     }
 }
@@ -372,6 +381,8 @@ impl World {
             Job::Begin => self.begin(),
             Job::Drain(end) => self.drain(end),
             Job::Disk(end) => self.durable(end),
+            Job::Fetched(end, number) => self.fetched(end, number),
+            Job::Hook(end) => self.hook(end),
             Job::Calm => self.calm(),
             Job::Next => self.next(),
         }
@@ -387,6 +398,7 @@ impl World {
         self.summary.epochs += counters.epochs;
         self.summary.repeated += counters.repeated_bytes;
         self.summary.waits += counters.lane_waits;
+        self.summary.recalled += counters.recalled_bytes;
     }
 
     /// Without a session, everything was released.

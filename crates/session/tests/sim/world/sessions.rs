@@ -33,6 +33,7 @@ impl World {
             grace: Duration::from_secs(20),
             random,
             store: self.stores[end].then_some(StoreKey([7, end as u64])),
+            stored: if self.stores[end] { self.profile.stored() } else { 0 },
             ..Config::default()
         };
         self.ends[end].delivery = Some((config.delivery.clone(), delivery));
@@ -139,7 +140,9 @@ impl World {
                 return;
             }
             if let Some(deadline) = session.deadline() {
-                let time = deadline.saturating_duration_since(self.base).as_micros() as u64;
+                // Not before it.
+                let left = deadline.saturating_duration_since(self.base);
+                let time = left.as_nanos().div_ceil(1000) as u64;
                 // The timer checks for deadlines in the past.
                 if self.ends[end].armed.is_none_or(|armed| time < armed) {
                     self.ends[end].armed = Some(time);
@@ -157,7 +160,7 @@ impl World {
         let Some(session) = &self.ends[end].session else { return };
         let counters = session.counters();
         assert!(
-            counters.failures == 0 || self.profile.corrupts(),
+            counters.failures == 0 || self.profile.fails_frames(),
             "a frame failed that was not corrupted"
         );
         let (log_end, acknowledged, _) = session.offsets();
@@ -209,6 +212,9 @@ impl World {
                     !std::mem::replace(&mut self.ends[end].established, true),
                     "established twice"
                 );
+                if self.profile.stored() > 0 {
+                    self.after(MS, Job::Hook(end));
+                }
                 let lanes = self.ends[end].session.as_ref().map_or(0, Session::lanes);
                 if end == CLIENT {
                     self.ends[CLIENT].links.truncate(lanes);
@@ -230,6 +236,7 @@ impl World {
                 }
             }
             Event::Unwritten(_) => self.unwritten(end),
+            Event::Fetch { id, side, range } => self.fetch(end, id, side, range),
             Event::Transmit(lane) => self.pump(end, lane, false),
             Event::Drop(lane) => {
                 self.pump(end, lane, true);

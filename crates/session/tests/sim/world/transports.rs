@@ -235,7 +235,7 @@ impl World {
     }
 
     /// Decodes what can be decoded. A third of the blocks are decoded while other things happen.
-    fn decode(&mut self, end: usize) {
+    pub(super) fn decode(&mut self, end: usize) {
         let now = self.instant();
         let Some(session) = &mut self.ends[end].session else { return };
         while let Some(mut job) = session.next_decode(now) {
