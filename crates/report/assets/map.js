@@ -6,7 +6,7 @@
   if (!svg) return;
   const box = svg.parentNode;
   const WIDTH = 960, LARGEST = 24, PRINTED_WIDTH = 670;
-  const HEIGHT = svg.viewBox.baseVal.height;
+  let HEIGHT = svg.viewBox.baseVal.height;
   const number = (one, name) => Number(one.getAttribute(name));
 
   const lines = (one) => {
@@ -16,21 +16,27 @@
     if (title) title.remove();
     return text;
   };
-  const pops = [];
-  for (const one of svg.querySelectorAll(".pops > g")) {
-    pops[Number(one.dataset.p)] = { one, x: Number(one.dataset.x), y: Number(one.dataset.y), reach: Number(one.dataset.r), text: lines(one) };
-  }
-  const names = [...svg.querySelectorAll(".names text")].map((one) => {
-    return { one, pop: pops[Number(one.dataset.p)] };
-  });
-  // In the order of drawing: largest PoPs first.
-  const order = [...svg.querySelectorAll(".pops > g")].map((one) => names[Number(one.dataset.p)]);
-  const wires = [...svg.querySelectorAll(".wires line")].map((one) => ({ one, a: pops[Number(one.dataset.a)], b: pops[Number(one.dataset.b)], text: lines(one) }));
-  const degrees = [...svg.querySelectorAll(".degrees > *")].map((one) => {
-    const line = one.tagName === "line", across = one.dataset.axis === "x";
-    const from = number(one, across ? (line ? "x1" : "x") : line ? "y1" : "y");
-    return { one, across, from, size: one.tagName === "rect" ? number(one, across ? "width" : "height") : 0 };
-  });
+  let pops, names, order, wires, degrees;
+  const collect = () => {
+    pops = [];
+    for (const one of svg.querySelectorAll(".pops > g")) {
+      pops[Number(one.dataset.p)] = { one, x: Number(one.dataset.x), y: Number(one.dataset.y), reach: Number(one.dataset.r), text: lines(one) };
+    }
+    names = [...svg.querySelectorAll(".names text")].map((one) => {
+      return { one, pop: pops[Number(one.dataset.p)] };
+    });
+    // In the order of drawing: largest PoPs first.
+    order = [...svg.querySelectorAll(".pops > g")].map((one) => names[Number(one.dataset.p)]);
+    wires = [...svg.querySelectorAll(".wires line")].map((one) => ({ one, a: pops[Number(one.dataset.a)], b: pops[Number(one.dataset.b)], text: lines(one) }));
+    degrees = [...svg.querySelectorAll(".degrees > *")].map((one) => {
+      const line = one.tagName === "line", across = one.dataset.axis === "x";
+      const from = number(one, across ? (line ? "x1" : "x") : line ? "y1" : "y");
+      return { one, across, from, size: one.tagName === "rect" ? number(one, across ? "width" : "height") : 0 };
+    });
+    // For tests.
+    root.dataset.map = `${pops.length} ${wires.length}`;
+  };
+  collect();
 
   // Zooming moves places; sizes change little.
   let width = WIDTH, height = HEIGHT, zoom = 1, left = 0, top = 0;
@@ -75,7 +81,11 @@
   const FIRST = 14, SIZE = 11;
   const pen = document.createElement("canvas").getContext("2d");
   pen.font = SIZE + "px " + getComputedStyle(svg).fontFamily;
-  const widths = new Map(order.map(({ one }) => [one, pen.measureText(one.textContent).width + 1]));
+  const widths = new Map();
+  const wideness = (one) => {
+    if (!widths.has(one.textContent)) widths.set(one.textContent, pen.measureText(one.textContent).width + 1);
+    return widths.get(one.textContent);
+  };
   const taken = () => {
     const all = new Map();
     const cells = (area, then) => {
@@ -100,7 +110,7 @@
     for (const { one, pop } of order) {
       let found = null;
       if (seen(pop)) {
-        const x = X(pop.x), y = Y(pop.y), wide = widths.get(one), gap = pop.reach * sizes + 3, slant = gap * 0.75;
+        const x = X(pop.x), y = Y(pop.y), wide = wideness(one), gap = pop.reach * sizes + 3, slant = gap * 0.75;
         const places = [[x + gap, y + 4, "start"], [x - gap, y + 4, "end"], [x, y - gap - 1, "middle"], [x, y + gap + 8, "middle"],
           [x + slant, y - slant, "start"], [x + slant, y + slant + 7, "start"], [x - slant, y - slant, "end"], [x - slant, y + slant + 7, "end"]];
         if (!degrees.length && x < width / 2) places.unshift(places.splice(1, 1)[0]);
@@ -254,6 +264,22 @@
     if (!root.classList.contains("printing") && box.clientWidth !== width) fit();
   }).observe(box);
   fit();
-  // For tests.
-  root.dataset.map = `${pops.length} ${wires.length}`;
+
+  // A live page gets the whole drawing anew, and keeps its zoom. What is parsed runs no script, and names in it are text.
+  let shown = null;
+  document.addEventListener("oncewire:update", (event) => {
+    const drawing = event.detail.maps[0];
+    if (drawing === undefined || drawing === shown || dragged) return;
+    shown = drawing;
+    const made = new DOMParser().parseFromString(drawing, "text/html");
+    const next = made.querySelector("svg.map"), key = made.querySelector(".key");
+    if (!next || !key) return;
+    hide();
+    HEIGHT = next.viewBox.baseVal.height;
+    svg.setAttribute("aria-label", next.getAttribute("aria-label"));
+    svg.replaceChildren(...next.children);
+    box.parentNode.querySelector(".key").replaceChildren(...key.children);
+    collect();
+    show();
+  });
 })();

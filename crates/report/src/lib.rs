@@ -67,7 +67,7 @@ pub mod terminal;
 pub mod text;
 
 #[cfg(feature = "presenters")]
-pub use map::{Map, MapDevice, MapLink, MapNode};
+pub use map::{Map, MapDevice, MapLink, MapNode, MapState};
 pub use model::{Axis, Cell, Chart, ChartKind, Column, Figure, Series, Table, Unit};
 #[cfg(feature = "presenters")]
 pub use report::{Block, Breakdown, Fact, Part, Report, Section, Summary, TableView};

@@ -157,6 +157,13 @@ fn status_report(status: &Value) -> Report {
     if let Some(failed) = text(status, "failed") {
         about = about.text(format!("the last attempt failed: {}", line(failed)));
     }
+    if let Some((sent, whole)) = super::map::carried(status) {
+        about = about.text(format!(
+            "links carry {}/s, {:.1} % less than without elimination",
+            size(sent),
+            100.0 * (1.0 - sent / whole)
+        ));
+    }
     let cut = status["unreachable"].as_array().map_or(0, Vec::len);
     if cut > 0 {
         about = about
@@ -213,6 +220,31 @@ pub(super) fn nodes(nodes: &[Value]) -> Section {
     };
     let table = Table::new("nodes", "", &columns, nodes.iter().map(row).collect());
     Section::new("nodes", "Nodes").table(TableView::complete(table))
+}
+
+/// What each link carries.
+pub(super) fn loads(status: &Value) -> Section {
+    let rows = |key: &str| status[key].as_array().map_or(&[][..], Vec::as_slice);
+    let name = |number: &Value| {
+        let node = number.as_u64().and_then(|at| rows("nodes").get(at as usize));
+        line(node.and_then(|node| text(node, "name")).unwrap_or_default())
+    };
+    let row = |link: &Value| {
+        let (whole, sent) = (link["whole_per_second"].as_f64(), link["bytes_per_second"].as_f64());
+        let saved = whole.zip(sent).filter(|rates| rates.0 > 0.0);
+        let saved = saved.map_or(Cell::None, |(whole, sent)| Cell::Number(1.0 - sent / whole));
+        let cell = |rate: Option<f64>| rate.map_or(Cell::None, Cell::Number);
+        vec![name(&link["from"]).into(), name(&link["to"]).into(), cell(whole), cell(sent), saved]
+    };
+    let columns = [
+        ("from", Unit::Text),
+        ("to", Unit::Text),
+        ("a second without elimination", Unit::Bytes),
+        ("a second as sent", Unit::Bytes),
+        ("saved", Unit::Share),
+    ];
+    let table = Table::new("loads", "", &columns, rows("links").iter().map(row).collect());
+    Section::new("loads", "Links").table(TableView::complete(table))
 }
 
 /// The links that are down, as their ends see them.

@@ -1,6 +1,7 @@
 //! `oncewire controller`.
 
 mod ask;
+mod map;
 mod page;
 
 use crate::args::{ControllerArgs, ControllerRunArgs};

@@ -1,12 +1,12 @@
 //! The page of a controller's admin address.
 
-use super::ask;
+use super::{ask, map};
 use crate::format;
 use crate::report::TEXTS;
 use oncewire_net::admin::{Page, Site};
 use oncewire_net::controller::Status;
 use oncewire_report::html::{self, Live};
-use oncewire_report::{Fact, Report, Summary, Unit};
+use oncewire_report::{Block, Fact, Report, Section, Summary, Unit};
 use serde_json::Value;
 
 /// What the controller answers.
@@ -44,6 +44,13 @@ fn report(status: &Value) -> Report {
         Some(time) => format!(", after {}", format::number(time, Unit::Seconds)),
         None => String::new(),
     };
+    let on_links = match map::carried(status) {
+        Some((sent, whole)) => (
+            rate(sent),
+            format!(", {:.1} % less than without elimination", 100.0 * (1.0 - sent / whole)),
+        ),
+        None => ("-".into(), String::new()),
+    };
     let problem = match status["failed"].as_str() {
         Some(why) => ask::line(why),
         None if status["planning"] == true => "a plan is being made".into(),
@@ -52,6 +59,7 @@ fn report(status: &Value) -> Report {
     let facts = vec![
         Fact::new("plan", plan.to_string(), why.unwrap_or_default()),
         Fact::new("saved as planned", saved, ", of bytes times links".to_owned()),
+        Fact::new("on links now", on_links.0, on_links.1),
         Fact::new("nodes that carry it out", format!("{done} of {}", nodes.len()), rollout),
         Fact::new("nodes away", away.to_string(), String::new()),
         Fact::new(
@@ -88,7 +96,12 @@ fn report(status: &Value) -> Report {
             text("address")
         ),
         summary: Summary { headline, positive: away == 0 && plan > 0, facts, reasons: Vec::new() },
-        sections: vec![ask::nodes(nodes), ask::links(nodes)],
+        sections: vec![
+            Section::new("map", "Map").with(Block::Map(map::map(status))),
+            ask::nodes(nodes),
+            ask::loads(status),
+            ask::links(nodes),
+        ],
         footer: "Metrics for Prometheus are at /metrics, the state as JSON at /status.".into(),
     }
 }

@@ -145,6 +145,7 @@ fn map(document: &Document) -> Map {
                 core: !node.access,
                 position: node.position,
                 volume: node.volume_bytes,
+                ..MapNode::default()
             })
             .collect(),
         links: document
@@ -156,10 +157,12 @@ fn map(document: &Document) -> Map {
                 before: link.shortest_bytes,
                 after: link.bytes,
                 utilization: [link.shortest_utilization, link.utilization],
+                is_down: false,
             })
             .collect(),
         devices: Vec::new(),
         views: ["Shortest paths", "These routes"],
+        per: "epoch",
     }
 }
 

@@ -6,6 +6,7 @@ use crate::support::{ONCEWIRE, finish, succeed, wait_until};
 use oncewire_testkit::path::Path;
 use oncewire_testkit::servers::Running;
 use oncewire_testkit::{need_tool, skip};
+use serde_json::json;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
@@ -387,6 +388,13 @@ impl Controlled {
         assert_eq!(update["positive"], true);
     }
 
+    /// The map of the controller's page, as a browser gets it again and again.
+    fn map(&self) -> String {
+        let update = self.get(1, "7078/update");
+        let update: serde_json::Value = serde_json::from_str(&update).unwrap();
+        update["maps"][0].as_str().unwrap().to_owned()
+    }
+
     fn said(&self) -> String {
         std::fs::read_to_string(self.place("c.log")).unwrap_or_default()
     }
@@ -449,6 +457,18 @@ fn a_controller_plans_from_what_nodes_measure() {
         taken * 10 < content.len() as u64 && is_cached && why["volume"].as_f64().unwrap() > 1000.0
     });
     assert_eq!(why["repeats"][0][0], "A", "{why}");
+    // B passes on what C has encoded: what its link to A carries, and would carry, is on the map.
+    wait_until("the link from B to A carries less than it would", || {
+        assert!(download(&net));
+        let status = net.ask(&["status"]).unwrap();
+        let links = status["links"].as_array().unwrap();
+        let link = links.iter().find(|link| (&link["from"], &link["to"]) == (&json!(1), &json!(0)));
+        let rate = |key: &str| link.unwrap()[key].as_f64().unwrap_or(0.0);
+        rate("whole_per_second") > 4.0 * rate("bytes_per_second") && rate("bytes_per_second") > 0.0
+    });
+    let map = net.map();
+    assert!(map.contains("<svg class=\"map\"") && map.contains("per second, "), "{map}");
+    assert!(!map.contains("dead") && !map.contains("drained"), "{map}");
     let plan = net.ask(&["plan"]).unwrap();
     assert_eq!(plan["network"], "star");
 
@@ -474,6 +494,8 @@ fn a_controller_plans_from_what_nodes_measure() {
     });
     let status = net.ask(&["status"]).unwrap();
     assert_eq!(status["nodes"][3]["phase"], "down", "{status}");
+    let map = net.map();
+    assert!(map.contains("dot dead") && map.contains(" down\""), "{map}");
     assert!(download(&net));
     net.ends[3] = net.start(3);
     wait_until("D is in the plan again", || {
@@ -487,6 +509,7 @@ fn a_controller_plans_from_what_nodes_measure() {
         let why = net.ask(&["why", "A", "C"]);
         net.settled(&[0, 1, 2, 3]).is_some() && why.is_some_and(|why| why["hops"][1]["bytes"] == 0)
     });
+    assert!(net.map().contains("dot drained"));
     let mut text = Command::new(ONCEWIRE);
     let text = finish(text.args(["controller", "status", "--socket"]).arg(net.place("c.sock")));
     let text = String::from_utf8(text.stdout).unwrap();

@@ -42,6 +42,13 @@ pub(crate) fn of_controller(status: &Status) -> String {
     let connected = nodes - status.nodes.iter().filter(away).count();
     gauge("controller_nodes_connected", help, Some(connected as f64));
     gauge("controller_nodes", "Nodes of the topology.", Some(nodes as f64));
+    let sum = |of: fn(&crate::controller::LinkState) -> Option<f64>| {
+        Some(status.links.iter().filter_map(of).sum())
+    };
+    let help = "Bytes per second on all links lately, of packets with their shims.";
+    gauge("controller_links_bytes", help, sum(|link| link.bytes_per_second));
+    let help = "The same without elimination.";
+    gauge("controller_links_whole_bytes", help, sum(|link| link.whole_per_second));
     for node in &status.nodes {
         let labels = [("node", node.name.clone())];
         let mut gauge = |name: &str, help: &str, value: Option<f64>| {
@@ -67,6 +74,14 @@ pub(crate) fn of_controller(status: &Status) -> String {
         gauge("entering_bytes", help, node.bytes_per_second);
         let help = "Bytes per second of these that repeat others.";
         gauge("repeating_bytes", help, node.repeated_per_second);
+        let help = "Bytes that the node caches for paths of others.";
+        gauge("cached_bytes", help, node.cached_bytes.map(|bytes| bytes as f64));
+        let help = "Bytes that the node's plans have for these.";
+        gauge("cache_bytes", help, node.cache_bytes.map(|bytes| bytes as f64));
+        let help = "Packets cached and matches decoded per second lately.";
+        gauge("operations", help, node.operations_per_second);
+        let help = "1 if these were more than the node can do.";
+        gauge("overloaded", help, flag(node.overloaded));
     }
     families.text()
 }

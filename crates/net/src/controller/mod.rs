@@ -18,8 +18,8 @@ mod store;
 pub(crate) mod wire;
 
 pub use explain::{Hop, Why};
-pub(crate) use operator::Node as NodeState;
 pub use operator::{Answer, Request, Status};
+pub(crate) use operator::{Link as LinkState, Node as NodeState};
 pub use place::{ControllerStoreError, EtcdAt, StoreAt};
 pub use run::run;
 

@@ -2,7 +2,7 @@
 
 use super::explain::{self, Why};
 use super::{Desk, Input, Seat};
-use oncewire_plan::control::{NodeView, Phase, View};
+use oncewire_plan::control::{LinkView, NodeView, Phase, View};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
@@ -84,6 +84,7 @@ pub struct Status {
     pub(crate) rollout: Option<Progress>,
     pub(crate) unreachable: Vec<(String, String)>,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Vec<Link>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,6 +114,43 @@ pub(crate) struct Node {
     pub(crate) repeated_per_second: Option<f64>,
     pub(crate) entered_bytes: u64,
     pub(crate) encoded_bytes: u64,
+    /// For maps: its name there, its PoP, and latitude and longitude in degrees.
+    pub(crate) label: String,
+    pub(crate) pop: u32,
+    pub(crate) access: bool,
+    pub(crate) position: Option<[f64; 2]>,
+    pub(crate) leaving_per_second: f64,
+    pub(crate) cached_bytes: Option<u64>,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) operations_per_second: Option<f64>,
+    pub(crate) operations_limit: Option<u64>,
+    pub(crate) overloaded: bool,
+}
+
+/// A link in one direction: bytes per second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Link {
+    /// Numbers of its ends among the nodes.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) down: bool,
+    pub(crate) bytes_per_second: Option<f64>,
+    /// The same without elimination.
+    pub(crate) whole_per_second: Option<f64>,
+    pub(crate) capacity: Option<f64>,
+}
+
+impl From<LinkView> for Link {
+    fn from(view: LinkView) -> Link {
+        Link {
+            from: view.from,
+            to: view.to,
+            down: view.is_down,
+            bytes_per_second: view.rates.map(|rates| rates.0),
+            whole_per_second: view.rates.map(|rates| rates.1),
+            capacity: view.capacity,
+        }
+    }
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
@@ -143,6 +181,16 @@ impl Node {
             repeated_per_second: view.rates.map(|rates| rates.1),
             entered_bytes: view.carried.0,
             encoded_bytes: view.carried.1,
+            label: view.label,
+            pop: view.pop,
+            access: view.is_access,
+            position: view.position,
+            leaving_per_second: view.leaving,
+            cached_bytes: view.load.as_ref().map(|load| load.cached),
+            cache_bytes: view.load.as_ref().map(|load| load.cache),
+            operations_per_second: view.load.as_ref().map(|load| load.operations),
+            operations_limit: view.operations,
+            overloaded: view.load.as_ref().is_some_and(|load| load.is_overloaded),
         }
     }
 }
@@ -165,6 +213,16 @@ impl Status {
             repeated_per_second: Some(2.0),
             entered_bytes: 10,
             encoded_bytes: 6,
+            label: name.into(),
+            pop: 0,
+            access: false,
+            position: None,
+            leaving_per_second: 0.0,
+            cached_bytes: Some(3),
+            cache_bytes: Some(4),
+            operations_per_second: Some(7.0),
+            operations_limit: None,
+            overloaded: false,
         };
         Status {
             format: FORMAT,
@@ -183,6 +241,14 @@ impl Status {
             rollout: Some(Progress { done: 1, of: 2, spread: Some(0.1), seconds: Some(0.2) }),
             unreachable: Vec::new(),
             nodes: vec![node("A", "done"), node("B", "down")],
+            links: vec![Link {
+                from: 0,
+                to: 1,
+                down: false,
+                bytes_per_second: Some(3.0),
+                whole_per_second: Some(5.0),
+                capacity: None,
+            }],
         }
     }
 }
@@ -241,6 +307,7 @@ impl Desk {
             rollout,
             unreachable: view.unreachable,
             nodes: view.nodes.into_iter().map(Node::new).collect(),
+            links: view.links.into_iter().map(Link::from).collect(),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::{LinkConfig, LinkError, LinkStatus, Shared, Task, bind, connect};
 use crate::node::{Machine, Manifests, NodeCounters, Plans, SetupError, Step, Taken};
 use crate::sync::lock;
 use oncewire_packet::offload::MAX_PACKET;
+use oncewire_plan::control::Carried;
 use oncewire_plan::manifest::NodePart;
 use oncewire_plan::measure::Counts;
 use oncewire_session::link::{Batch, Feedback, NodeKind};
@@ -89,6 +90,12 @@ impl Hops {
         let mut machine = lock(&self.machine);
         let counts = machine.measured(now, most)?;
         Some((counts, machine.counters()))
+    }
+
+    /// What was carried since the last time.
+    pub(crate) fn carried(&self) -> Carried {
+        let now = self.shared.started.elapsed().as_nanos() as u64;
+        lock(&self.machine).carried(now)
     }
 
     /// Tells the neighbors that this node stops, and stops.

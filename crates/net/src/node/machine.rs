@@ -10,6 +10,7 @@ use super::record::{
     Rejected, fields_of, invariant, read_overloaded, read_restarted, take_path, write_restarted,
 };
 use super::setup::{Manifests, RunningNetwork};
+use super::tally::Tally;
 use super::versions::Versions;
 use oncewire_packet::fields::Headers;
 use oncewire_plan::engine::{
@@ -115,6 +116,7 @@ pub struct Machine {
     meter: Option<Meter>,
     epoch: u64,
     pub(super) load: Load,
+    pub(super) tally: Tally,
     pub(super) counters: NodeCounters,
 }
 
@@ -146,6 +148,7 @@ impl Machine {
             meter: None,
             epoch: 0,
             load: Load::default(),
+            tally: Tally::default(),
             counters: NodeCounters::default(),
         };
         machine.fits(needed)?;
@@ -223,7 +226,8 @@ impl Machine {
             counters.entered += 1;
             counters.entered_bytes += packet.len() as u64;
             counters.encoded_bytes += packet.len() as u64;
-            out.push(send(next, path, &PathPacket { shim: &[], header, literals: payload }));
+            let whole = PathPacket { shim: &[], header, literals: payload, encoded: 0 };
+            out.push(self.tally.send(next, path, &whole));
             return;
         }
         let length = self.settings.epoch.as_nanos().max(1) as u64;
@@ -253,7 +257,9 @@ impl Machine {
         counters.stored += u64::from(sent.stored);
         let literals = flight.body.bytes();
         counters.encoded_bytes += (header.len() + flight.shim.len() + literals.len()) as u64;
-        out.push(send(next, path, &PathPacket { shim: &flight.shim, header, literals }));
+        let encoded = (payload.len() - literals.len()) as u32;
+        let packet = PathPacket { shim: &flight.shim, header, literals, encoded };
+        out.push(self.tally.send(next, path, &packet));
         if sent.matches > 0
             && let Ok(shim) = Shim::take_head(&FORMAT, path, &mut &flight.shim[..])
         {
@@ -313,14 +319,17 @@ impl Machine {
         }
         let packet = match &flight {
             Some(flight) => {
-                PathPacket { shim: &flight.shim, literals: flight.body.bytes(), ..packet }
+                let literals = flight.body.bytes();
+                let decoded = literals.len().saturating_sub(packet.literals.len()) as u32;
+                let encoded = packet.encoded.saturating_sub(decoded);
+                PathPacket { shim: &flight.shim, literals, encoded, ..packet }
             }
             None => packet,
         };
         match place.after {
             Some(next) => {
                 self.counters.forwarded += 1;
-                out.push(send(next, path, &packet));
+                out.push(self.tally.send(next, path, &packet));
             }
             None => self.leave(path, &place, &packet, out)?,
         }
@@ -415,8 +424,9 @@ impl Machine {
         };
         entrance.ingress.lost(&packet.names);
         self.counters.resent += 1;
-        let whole = PathPacket { shim: &[], header: &packet.header, literals: &packet.payload };
-        out.push(send(from, path, &whole));
+        let (header, literals) = (&packet.header[..], &packet.payload[..]);
+        let whole = PathPacket { shim: &[], header, literals, encoded: 0 };
+        out.push(self.tally.send(from, path, &whole));
         Ok(())
     }
 
@@ -488,13 +498,6 @@ impl Machine {
         out.push(Step::Deliver(packet));
         Ok(())
     }
-}
-
-fn send(to: usize, path: u32, packet: &PathPacket<'_>) -> Step {
-    let len = packet.shim.len() + packet.header.len() + packet.literals.len();
-    let mut body = Vec::with_capacity(record::OVERHEAD + len);
-    let bits = packet.write(path, &mut body);
-    Step::Send { to, kind: NodeKind::Path, bits, body }
 }
 
 fn back(to: usize, body: Vec<u8>) -> Step {

@@ -264,6 +264,8 @@ impl Membership {
                     let report = FromNode::Report(Report::new(counts, entered, encoded));
                     wire::write(&mut write, &report.write()).await?;
                 }
+                let carried = FromNode::Carried(self.node.carried());
+                wire::write(&mut write, &carried.write()).await?;
             }
         }
     }

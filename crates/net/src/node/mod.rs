@@ -20,6 +20,7 @@ mod record;
 mod running;
 mod setup;
 mod speed;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod versions;

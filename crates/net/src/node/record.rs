@@ -164,6 +164,8 @@ pub(crate) struct PathPacket<'a> {
     pub(crate) header: &'a [u8],
     /// What is left of the payload.
     pub(crate) literals: &'a [u8],
+    /// Bytes of the payload for which the shim has matches.
+    pub(crate) encoded: u32,
 }
 
 /// Reads the number of the path, which a node needs to know who is next.
@@ -181,8 +183,10 @@ impl<'a> PathPacket<'a> {
         mut body: &'a [u8],
     ) -> Result<PathPacket<'a>, PathError> {
         let mut after = body;
+        let mut encoded = 0;
         if bits & HAS_SHIM != 0 {
-            Shim::take_head(format, path, &mut after)?;
+            let shim = Shim::take_head(format, path, &mut after)?;
+            encoded = shim.matches.iter().map(|spec| spec.length).sum();
         }
         let shim = &body[..body.len() - after.len()];
         body = after;
@@ -192,7 +196,7 @@ impl<'a> PathPacket<'a> {
         if len + literals.len() > MAX_PAYLOAD {
             return Err(PathError::Number);
         }
-        Ok(PathPacket { shim, header, literals })
+        Ok(PathPacket { shim, header, literals, encoded })
     }
 
     /// Appends the record's body, and returns its bits.
@@ -256,8 +260,10 @@ mod tests {
             for matches in [vec![], vec![spec]] {
                 let mut shim = Vec::new();
                 let check = if matches.is_empty() { 0 } else { 9 };
+                let matches_len = matches.iter().map(|spec: &Spec| spec.length).sum();
                 Shim { path, cache, check, matches }.write(&format(), &mut shim);
-                let packet = PathPacket { shim: &shim, header: &header, literals: &literals };
+                let encoded = matches_len;
+                let packet = PathPacket { shim: &shim, header: &header, literals: &literals, encoded };
                 let mut body = Vec::new();
                 let bits = packet.write(path, &mut body);
                 prop_assert!(body.len() < OVERHEAD + shim.len().max(1) + header.len() + literals.len());
@@ -327,7 +333,8 @@ mod tests {
         let shim = Shim { path: 300, cache: Some(true), check: 0, matches: Vec::new() };
         let mut bytes = Vec::new();
         shim.write(&format(), &mut bytes);
-        let packet = PathPacket { shim: &bytes, header: &header, literals: b"oncewire" };
+        let literals = b"oncewire";
+        let packet = PathPacket { shim: &bytes, header: &header, literals, encoded: 0 };
         let mut body = Vec::new();
         assert_eq!(packet.write(300, &mut body), HAS_SHIM);
         let hex: Vec<String> = body.iter().map(|byte| format!("{byte:02x}")).collect();

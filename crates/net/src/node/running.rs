@@ -13,6 +13,7 @@ use crate::link::{
 };
 use crate::status::NodeStatus;
 use crate::sync::lock;
+use oncewire_plan::control::Carried;
 use oncewire_plan::manifest::NodePart;
 use oncewire_plan::measure::Counts;
 use oncewire_session::link::SEAL;
@@ -215,6 +216,11 @@ impl RunningNode {
     /// What was measured since the last time, and counters.
     pub(super) fn measured(&self, most: usize) -> Option<(Counts, NodeCounters)> {
         self.hops.measured(most)
+    }
+
+    /// What was carried since the last time.
+    pub(super) fn carried(&self) -> Carried {
+        self.hops.carried()
     }
 
     /// Takes a new plan while packets flow ([`Machine::take`]).

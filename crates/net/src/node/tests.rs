@@ -194,7 +194,20 @@ fn nodes_do_what_the_emulator_does() {
         }
         plain = report.links.iter().map(|traffic| traffic.before).sum();
     }
+    // What nodes tell their controller is the same, and what there would be without elimination.
     let report = emulation.report();
+    for at in 0..5 {
+        for (to, sent, whole) in world.nodes[at].carried(6_000_000_000).links {
+            let ends = (at, to as usize);
+            let links = other.instance.network.links.iter().zip(&report.links);
+            let link = links.filter(|(link, _)| (link.from.index(), link.to.index()) == ends);
+            let sums = link.fold((0, 0), |sum, one| (sum.0 + one.1.after, sum.1 + one.1.before));
+            assert_eq!((sent, whole), sums, "{ends:?}");
+        }
+        let again = world.nodes[at].carried(6_000_000_001);
+        assert!(again.nanoseconds == 1 && again.links.iter().all(|link| link.1 == 0));
+        assert!(again.cached > 0 && again.cached <= again.cache, "{again:?}");
+    }
     let (sum, sent) = (world.sum(), on_links.values().sum::<u64>());
     assert!(sent * 4 < plain * 3, "{sent} of {plain} bytes");
     assert_eq!((sum.entered, sum.delivered), (6000, 6000));
@@ -365,7 +378,7 @@ fn strangers_sources_and_wrong_neighbors_are_refused() {
     for invented in [packet(3, 2, 1, b"x"), packet(0, 4, 1, b"x")] {
         let (header, literals) = invented.split_at(28);
         let mut body = Vec::new();
-        let bits = PathPacket { shim: &[], header, literals }.write(path, &mut body);
+        let bits = PathPacket { shim: &[], header, literals, encoded: 0 }.write(path, &mut body);
         world.nodes[2].arrive(from_b, (NodeKind::Path, bits, &body), &mut steps);
     }
     assert_eq!((world.nodes[2].counters().source_not_allowed, steps.len()), (2, 0));

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Answer, FromNode, Join, NodeState, Offer, PlanRef, Question, Rates, Record, Report, Settings,
-    ToNode, Worth, messages, part_hash, plain,
+    Answer, FromNode, Join, NodeLoad, NodeState, Offer, PlanRef, Question, Rates, Record, Report,
+    Settings, ToNode, Worth, messages, part_hash, plain,
 };
 use crate::manifest::{Parts, Plan};
 use crate::{Network, NodeId};
@@ -122,6 +122,8 @@ pub(super) struct Node {
     pub(super) rates: Option<Rates>,
     pub(super) latest: Option<(f64, f64)>,
     pub(super) carried: (u64, u64),
+    /// What it carries, while it is connected.
+    pub(super) load: Option<NodeLoad>,
 }
 
 impl Node {
@@ -274,6 +276,7 @@ impl Controller {
     }
 
     fn leave(&mut self, node: usize, how: &str, out: &mut Vec<Action>) {
+        self.nodes[node].load = None;
         if self.nodes[node].joined.take().is_some() {
             out.push(Action::Note(format!("node {} {how}", self.name(node)), true));
         }
@@ -297,6 +300,10 @@ impl Controller {
                 self.offer(at, out);
             }
             FromNode::Report(report) => self.report(at, &report),
+            FromNode::Carried(carried) => {
+                let load = NodeLoad::new(&carried);
+                self.nodes[at].load = load.or(self.nodes[at].load.take());
+            }
             FromNode::Refused { version, why } => {
                 let why = plain(&why);
                 let note = format!("node {} refuses plan {version}: {why}", self.name(at));

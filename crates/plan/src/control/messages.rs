@@ -116,6 +116,25 @@ impl Report {
     }
 }
 
+/// What a node has carried since its last message of this kind. Bytes are those of packets with their
+/// shims.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Carried {
+    /// Time over which it counted, in nanoseconds.
+    pub nanoseconds: u64,
+    /// Neighbor, bytes of packets that were sent to it, and what they would be without elimination.
+    pub links: Vec<(u32, u64, u64)>,
+    /// Bytes that it caches for paths of others.
+    pub cached: u64,
+    /// Bytes that its plan has for these.
+    pub cache: u64,
+    /// Packets that were cached, and matches that were decoded.
+    pub operations: u64,
+    /// Times that these were more than it can do.
+    pub overloaded: u64,
+}
+
 /// A message from a node to the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -126,6 +145,8 @@ pub enum FromNode {
     State(NodeState),
     /// What it has measured.
     Report(Report),
+    /// What it has carried.
+    Carried(Carried),
     /// It does not take a plan.
     Refused {
         /// Version of the plan.
@@ -220,6 +241,7 @@ impl FromNode {
                 within("egresses", report.volumes.len(), MAX_NODES)?;
                 within("pairs of egresses", report.pairs.len(), MAX_PAIRS)
             }
+            FromNode::Carried(carried) => within("neighbors", carried.links.len(), MAX_NODES),
             FromNode::Refused { .. } => Ok(()),
         }
     }
@@ -283,6 +305,7 @@ mod tests {
             FromNode::Join(join.clone()),
             FromNode::State(state),
             FromNode::Report(report),
+            FromNode::Carried(Carried { links: vec![(1, 2, u64::MAX)], ..Carried::default() }),
             refused,
         ] {
             assert_eq!(FromNode::read(&message.write()).unwrap(), message);
@@ -313,6 +336,7 @@ mod tests {
         let pairs = vec![(1, 2, 3, 4); MAX_PAIRS + 1];
         let volumes = vec![(1, 2); MAX_NODES + 1];
         let down = vec![1; MAX_NODES + 1];
+        let links = vec![(1, 2, 3); MAX_NODES + 1];
         let current = PlanRef { version: MAX_VERSION + 1, digest: 0 };
         let far = FromNode::State(NodeState { current, ..NodeState::default() });
         assert!(matches!(FromNode::read(&far.write()), Err(MessageError::Version(_))));
@@ -321,6 +345,7 @@ mod tests {
             FromNode::Report(Report { pairs, ..Report::default() }),
             FromNode::Report(Report { volumes, ..Report::default() }),
             FromNode::State(NodeState { down, ..NodeState::default() }),
+            FromNode::Carried(Carried { links, ..Carried::default() }),
             FromNode::Join(Join { agent, ..join }),
         ] {
             assert!(matches!(FromNode::read(&many.write()), Err(MessageError::TooMany { .. })));

@@ -13,6 +13,7 @@
 
 mod controller;
 mod decide;
+mod load;
 mod message_error;
 mod messages;
 mod offer;
@@ -24,13 +25,14 @@ mod tests;
 mod view;
 
 pub use controller::{Action, Controller, Input, Reason, Refusal, Rollout};
+pub use load::NodeLoad;
 pub use message_error::{MAX_VERSION, MessageError};
 pub use messages::{
-    FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_WORD, NodeState,
-    PlanRef, Report, ToNode, plain,
+    Carried, FORMAT, FromNode, Join, MAX_FROM_NODE, MAX_NODES, MAX_PAIRS, MAX_TO_NODE, MAX_WORD,
+    NodeState, PlanRef, Report, ToNode, plain,
 };
 pub use offer::{Offer, OfferError, part_hash};
 pub use question::{Answer, Means, Question, Rates, Worth};
 pub use record::{Record, RecordError};
 pub use settings::Settings;
-pub use view::{NodeView, Phase, View};
+pub use view::{LinkView, NodeView, Phase, View};

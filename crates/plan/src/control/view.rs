@@ -1,7 +1,8 @@
 //! The state of a controller, for people.
 
 use super::controller::{Controller, Node};
-use super::{PlanRef, Rollout, Worth};
+use super::{NodeLoad, PlanRef, Rollout, Worth};
+use crate::network::{Link, Role};
 
 /// A node and the plan that is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,14 @@ pub enum Phase {
 pub struct NodeView {
     /// Its name.
     pub name: String,
+    /// Its name on maps; may be empty.
+    pub label: String,
+    /// Nodes with the same number are one PoP.
+    pub pop: u32,
+    /// Whether it is an access router of a PoP that has others.
+    pub is_access: bool,
+    /// Latitude and longitude in degrees, if the topology has them.
+    pub position: Option<[f64; 2]>,
     /// Where it is with the plan.
     pub phase: Phase,
     /// Program and version, while it is connected.
@@ -45,6 +54,28 @@ pub struct NodeView {
     pub rates: Option<(f64, f64)>,
     /// Bytes that entered there since its start, and as they were sent on.
     pub carried: (u64, u64),
+    /// Bytes per second that left the network there lately, as ingresses measured them.
+    pub leaving: f64,
+    /// What it carries, if it is connected and has said so.
+    pub load: Option<NodeLoad>,
+    /// Operations that it can do in a second, if it is limited.
+    pub operations: Option<u64>,
+}
+
+/// A link in one direction, for people.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkView {
+    /// Number of the node at its beginning.
+    pub from: u32,
+    /// Number of the node at its end.
+    pub to: u32,
+    /// Bytes per second that it can carry, if the topology says so.
+    pub capacity: Option<f64>,
+    /// Bytes per second that it carries, and would carry without elimination; none if the node at its
+    /// beginning has not said so.
+    pub rates: Option<(f64, f64)>,
+    /// Whether an end does not reach the other, or is down.
+    pub is_down: bool,
 }
 
 /// The state of a controller, for people.
@@ -70,12 +101,23 @@ pub struct View {
     pub unreachable: Vec<(String, String)>,
     /// Nodes, in the order of the topology.
     pub nodes: Vec<NodeView>,
+    /// Links, in the order of the topology.
+    pub links: Vec<LinkView>,
 }
 
 impl Controller {
     /// The state of everything.
     pub fn view(&self, now: u64) -> View {
+        let mut leaving = vec![0.0; self.nodes.len()];
+        for rates in self.nodes.iter().filter_map(|node| node.rates.as_ref()) {
+            for (&to, bytes) in &rates.volumes {
+                if let Some(sum) = leaving.get_mut(to as usize) {
+                    *sum += bytes;
+                }
+            }
+        }
         let view = |(at, node): (usize, &Node)| {
+            let known = &self.network.nodes[at];
             let joined = node.joined.as_ref();
             let phase = match joined {
                 None if self.is_dead(at) => Phase::Down,
@@ -87,6 +129,10 @@ impl Controller {
             };
             NodeView {
                 name: self.name(at).into(),
+                label: known.label.clone(),
+                pop: known.pop,
+                is_access: known.role == Role::Access,
+                position: known.position,
                 phase,
                 agent: joined.map(|joined| joined.agent.clone()),
                 version: joined.map(|joined| joined.state.current.version),
@@ -104,6 +150,9 @@ impl Controller {
                 }),
                 rates: node.latest,
                 carried: node.carried,
+                leaving: leaving[at],
+                load: node.load.clone(),
+                operations: node.speeds[1],
             }
         };
         View {
@@ -121,6 +170,25 @@ impl Controller {
                 .map(|&(from, to)| (self.name(from as usize).into(), self.name(to as usize).into()))
                 .collect(),
             nodes: self.nodes.iter().enumerate().map(view).collect(),
+            links: self.link_views(),
         }
+    }
+
+    fn link_views(&self) -> Vec<LinkView> {
+        let dead: Vec<bool> = (0..self.nodes.len()).map(|at| self.is_dead(at)).collect();
+        let link = |link: &Link| {
+            let (from, to) = (link.from.0, link.to.0);
+            let load = self.nodes[link.from.index()].load.as_ref();
+            LinkView {
+                from,
+                to,
+                capacity: link.capacity.map(|rate| rate.0 / 8.0),
+                rates: load.and_then(|load| load.links.get(&to)).copied(),
+                is_down: dead[link.from.index()]
+                    || dead[link.to.index()]
+                    || self.down.0.contains(&(from.min(to), from.max(to))),
+            }
+        };
+        self.network.links.iter().map(link).collect()
     }
 }

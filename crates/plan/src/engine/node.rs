@@ -75,6 +75,11 @@ impl Node {
         self.cache.used()
     }
 
+    /// Bytes of all queues: the most that it can cache.
+    pub fn size(&self) -> u64 {
+        self.cache.buckets().map(|(_, capacity)| capacity).sum()
+    }
+
     /// Packets cached now.
     pub fn packets(&self) -> usize {
         self.cache.packets()

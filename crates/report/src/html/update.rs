@@ -2,7 +2,7 @@
 
 use super::blocks::gauge;
 use super::{cleaned, note, value};
-use crate::{Block, Cell, Chart, Report, TableView, Unit, format};
+use crate::{Block, Cell, Chart, Map, Report, TableView, Unit, format, map};
 use serde::Serialize;
 
 /// What `live.js` and `page.js` put in the places of the old.
@@ -17,6 +17,8 @@ struct Update<'a> {
     charts: Vec<&'a Chart>,
     /// Rows of cells: text, the number to sort by, and the length of a gauge in percent.
     tables: Vec<Vec<Vec<Shown>>>,
+    /// Maps as HTML, with their legends. Names in them are escaped.
+    maps: Vec<String>,
     /// Why the price of the page's field cannot be used.
     problem: Option<&'a str>,
 }
@@ -37,12 +39,19 @@ fn tables(report: &Report) -> impl Iterator<Item = &TableView> {
     })
 }
 
+fn maps(report: &Report) -> impl Iterator<Item = &Map> {
+    blocks(report).filter_map(|block| match block {
+        Block::Map(map) => Some(map),
+        _ => None,
+    })
+}
+
 fn blocks(report: &Report) -> impl Iterator<Item = &Block> {
     report.sections.iter().flat_map(|section| &section.blocks)
 }
 
 /// What an update cannot change: the title, sections, series and columns. If it differs, the page
-/// has to be loaded again. Of other blocks than charts and tables, nothing is updated.
+/// has to be loaded again. Of other blocks than charts, tables and maps, nothing is updated.
 pub(super) fn shape(report: &Report) -> String {
     let mut parts = vec![report.title.clone()];
     parts.extend(report.sections.iter().map(|section| section.id.to_owned()));
@@ -56,6 +65,7 @@ pub(super) fn shape(report: &Report) -> String {
         let names: Vec<&str> = view.table.columns.iter().map(|column| &*column.name).collect();
         format!("{} {}", view.table.id, names.join(","))
     }));
+    parts.push(format!("{} maps", maps(report).count()));
     cleaned(&parts.join("|"))
 }
 
@@ -92,6 +102,7 @@ pub fn update(report: &Report, problem: Option<&str>) -> String {
                 rows.map(|one| row(view, one)).collect()
             })
             .collect(),
+        maps: maps(report).map(|one| map::render(one).0.into_string()).collect(),
         problem,
     };
     serde_json::to_string(&update).unwrap_or_default()

@@ -1,18 +1,21 @@
 //! The drawing as SVG.
 
-use super::WIDTH;
 use super::gather::{Load, Pop, Wire, descending, largest};
 use super::names::{Name, names};
 use super::place::Frame;
-use crate::text::sanitize;
+use super::{Map, MapState, WIDTH};
+use crate::text::{capitalized, sanitize};
 use crate::{Unit, format};
 use maud::{Markup, html};
 
 /// Colors of loads in `map.css`.
 const STEPS: usize = 7;
+/// What the legend explains, if a PoP is in that state.
+const STATES: [MapState; 4] =
+    [MapState::Drained, MapState::Away, MapState::Overloaded, MapState::Down];
 
 /// Draws PoPs that have their places, and the connections between them.
-pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame, views: [&str; 2]) -> Markup {
+pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame, map: &Map) -> Markup {
     let known = wires.iter().flat_map(|wire| &wire.loads).any(|load| load.utilization[0].is_some());
     let value = |wire: &Wire, when: usize| {
         if known {
@@ -42,20 +45,20 @@ pub(super) fn draw(pops: &[Pop], mut wires: Vec<Wire>, frame: &Frame, views: [&s
         wires.len()
     );
     html! {
-        (controls(views))
+        (controls(map.views))
         div.drawing {
             svg.map viewBox=(format!("0 0 {WIDTH} {:.0}", frame.height)) role="img" aria-label=(about) {
                 (grid(frame))
                 g.wires {
                     @for wire in &wires {
-                        (line(wire, pops, widest, [0, 1].map(|when| value(wire, when).map(|load| load / step))))
+                        (line(wire, pops, (widest, map.per), [0, 1].map(|when| value(wire, when).map(|load| load / step))))
                     }
                 }
-                g.pops { @for &at in &order { (dot(&pops[at], at)) } }
+                g.pops { @for &at in &order { (dot(&pops[at], at, map.per)) } }
                 g.names { @for (at, name) in names.into_iter().enumerate() { (label(&pops[at], at, name)) } }
             }
         }
-        (legend(known, step, wires.is_empty(), pops))
+        (legend((known, step, map.per), &wires, pops))
     }
 }
 
@@ -115,7 +118,7 @@ fn grid(frame: &Frame) -> Markup {
 }
 
 /// A connection. `loads` are its loads before and after, in steps of the legend.
-fn line(wire: &Wire, pops: &[Pop], widest: f64, loads: [Option<f64>; 2]) -> Markup {
+fn line(wire: &Wire, pops: &[Pop], (widest, per): (f64, &str), loads: [Option<f64>; 2]) -> Markup {
     let color = |load: Option<f64>| {
         load.map_or("n".into(), |load| (load as usize).min(STEPS - 1).to_string())
     };
@@ -124,16 +127,17 @@ fn line(wire: &Wire, pops: &[Pop], widest: f64, loads: [Option<f64>; 2]) -> Mark
     };
     let (before, after) =
         (width(wire.bytes(|load| load.before)), width(wire.bytes(|load| load.after)));
+    let down = if wire.is_down() { " down" } else { "" };
     let [a, b] = wire.ends;
     let (from, to) = (&pops[a], &pops[b]);
     html! {
-        line class=(format!("b{} a{}", color(loads[0]), color(loads[1])))
+        line class=(format!("b{} a{}{down}", color(loads[0]), color(loads[1])))
             style=(format!("--b:{before:.1}px;--a:{after:.1}px")) x1=(px(from.x)) y1=(px(from.y)) x2=(px(to.x)) y2=(px(to.y))
-            data-a=(a) data-b=(b) { title { (lines(&about_wire(wire, pops))) } }
+            data-a=(a) data-b=(b) { title { (lines(&about_wire(wire, pops, per))) } }
     }
 }
 
-fn dot(pop: &Pop, at: usize) -> Markup {
+fn dot(pop: &Pop, at: usize, per: &str) -> Markup {
     let (r, ring) = (pop.radius, pop.ring());
     let arc = |class: &str, share: Option<f64>, middle: f64| {
         html! { @if let Some(share) = share {
@@ -147,12 +151,40 @@ fn dot(pop: &Pop, at: usize) -> Markup {
     html! {
         g transform=(format!("translate({:.1} {:.1})", pop.x, pop.y)) data-p=(at) data-x=(px(pop.x)) data-y=(px(pop.y))
             data-r=(px(pop.reach())) {
-            title { (lines(&about_pop(pop))) }
+            title { (lines(&about_pop(pop, per))) }
             @if pop.reach() > r + 0.5 { circle.ground r=(px(pop.reach())) {} }
-            circle.dot r=(px(r)) {}
+            (mark(pop.state, r))
             (arc("work", pop.operations_use, r + 0.5 + ring * 0.5))
             (arc("cache", pop.cache_use, r + 1.0 + ring * 1.5))
         }
+    }
+}
+
+/// A PoP by its state: without its color, too, the shapes differ.
+fn mark(state: MapState, r: f64) -> Markup {
+    let cross = r.min(6.0);
+    html! {
+        @match state {
+            MapState::Normal => { circle.dot r=(px(r)) {} }
+            MapState::Drained => { circle.dot.drained r=(px(r - 1.0)) {} }
+            MapState::Away => { circle.dot.away r=(px(r - 1.0)) {} }
+            MapState::Overloaded => { rect.dot.overloaded x=(px(-r)) y=(px(-r)) width=(px(2.0 * r)) height=(px(2.0 * r)) {} }
+            MapState::Down => {
+                circle.ground r=(px(r)) {}
+                path.dot.dead d=(format!("M{0:.1} {0:.1}L{1:.1} {1:.1}M{0:.1} {1:.1}L{1:.1} {0:.1}", -cross, cross)) {}
+            }
+        }
+    }
+}
+
+/// What a state is called; nothing if all is well.
+fn state(state: MapState) -> &'static str {
+    match state {
+        MapState::Normal => "",
+        MapState::Drained => "drained: it caches nothing new",
+        MapState::Away => "away: not connected with the controller",
+        MapState::Overloaded => "overloaded: it has more to do than it can",
+        MapState::Down => "down: no neighbor reaches it",
     }
 }
 
@@ -169,10 +201,11 @@ fn lines(lines: &[String]) -> String {
     lines.iter().map(|line| sanitize(line)).collect::<Vec<_>>().join("\n")
 }
 
-fn about_pop(pop: &Pop) -> Vec<String> {
+fn about_pop(pop: &Pop, per: &str) -> Vec<String> {
     let plural =
         |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut lines = vec![pop.full.clone()];
+    lines.extend((pop.state != MapState::Normal).then(|| capitalized(state(pop.state))));
     if pop.routers > 1 {
         lines.push(format!(
             "{}, {} within the PoP",
@@ -180,7 +213,7 @@ fn about_pop(pop: &Pop) -> Vec<String> {
             plural(pop.inside, "link")
         ));
     }
-    lines.push(format!("Enters and leaves: {} per epoch", format::number(pop.volume, Unit::Bytes)));
+    lines.push(format!("Enters and leaves: {} per {per}", format::number(pop.volume, Unit::Bytes)));
     if let Some(share) = pop.cache_use {
         lines.push(format!("Fullest cache: {}", format::share(share)));
     }
@@ -190,7 +223,7 @@ fn about_pop(pop: &Pop) -> Vec<String> {
     lines
 }
 
-fn about_wire(wire: &Wire, pops: &[Pop]) -> Vec<String> {
+fn about_wire(wire: &Wire, pops: &[Pop], per: &str) -> Vec<String> {
     let [a, b] = wire.ends;
     let bytes = |bytes: f64| format::number(bytes, Unit::Bytes);
     let mut lines = vec![format!("{} – {}", pops[a].full, pops[b].full)];
@@ -201,13 +234,21 @@ fn about_wire(wire: &Wire, pops: &[Pop]) -> Vec<String> {
         let parallel =
             if load.links > 1 { format!(" ({} links)", load.links) } else { String::new() };
         lines.push(format!("{} → {}{parallel}", pops[from].name, pops[to].name));
+        if load.down > 0 {
+            let of = if load.links > 1 {
+                format!("{} of {} down", load.down, load.links)
+            } else {
+                "down".into()
+            };
+            lines.push(format!("  {of}"));
+        }
         let saved = 1.0 - load.after / load.before;
         let less = if saved.is_finite() && saved >= 0.0 {
             format!(", {} less", format::share(saved))
         } else {
             String::new()
         };
-        lines.push(format!("  {} → {} per epoch{less}", bytes(load.before), bytes(load.after)));
+        lines.push(format!("  {} → {} per {per}{less}", bytes(load.before), bytes(load.after)));
         if let [Some(before), Some(after)] = load.utilization {
             lines.push(format!("  load {} → {}", format::share(before), format::share(after)));
         }
@@ -215,11 +256,11 @@ fn about_wire(wire: &Wire, pops: &[Pop]) -> Vec<String> {
     lines
 }
 
-fn legend(known: bool, step: f64, no_wires: bool, pops: &[Pop]) -> Markup {
+fn legend((known, step, per): (bool, f64, &str), wires: &[Wire], pops: &[Pop]) -> Markup {
     let (unit, what) = if known {
-        (Unit::Share, "share of a link's capacity in use")
+        (Unit::Share, "share of a link's capacity in use".into())
     } else {
-        (Unit::Bytes, "bytes on a link per epoch")
+        (Unit::Bytes, format!("bytes on a link per {per}"))
     };
     let from = |at: usize| {
         format::number(step * at as f64, unit).replace(".0 %", " %").replace(' ', "\u{a0}")
@@ -238,7 +279,7 @@ fn legend(known: bool, step: f64, no_wires: bool, pops: &[Pop]) -> Markup {
     };
     html! {
         div.key {
-            @if !no_wires {
+            @if !wires.is_empty() {
                 div.scale {
                     span { (what) }
                     ol { @for at in 0..STEPS { li class=(format!("s{at}")) { (from(at)) } } }
@@ -255,6 +296,20 @@ fn legend(known: bool, step: f64, no_wires: bool, pops: &[Pop]) -> Markup {
             @if pops.iter().any(|pop| pop.cache_use.is_some()) { (sign("cache", "outer ring: its fullest cache")) }
             @if pops.iter().any(|pop| pop.operations_use.is_some()) {
                 (sign("work", "inner ring: operations of its busiest device"))
+            }
+            @for one in STATES.into_iter().filter(|one| pops.iter().any(|pop| pop.state == *one)) {
+                div {
+                    svg.sign width="20" height="28" viewBox="-10 -14 20 28" aria-hidden="true" { (mark(one, 6.0)) }
+                    span { (state(one)) }
+                }
+            }
+            @if wires.iter().any(Wire::is_down) {
+                div {
+                    svg.sign width="36" height="28" viewBox="0 0 36 28" aria-hidden="true" {
+                        g.wires { line.down x1="2" y1="14" x2="34" y2="14" {} }
+                    }
+                    span { "link that is down" }
+                }
             }
         }
     }

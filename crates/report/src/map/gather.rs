@@ -1,6 +1,6 @@
 //! Routers and links of a network, folded into PoPs and the connections between them.
 
-use super::{Map, MapLink};
+use super::{Map, MapLink, MapState};
 use crate::format;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ pub(super) struct Pop {
     /// Use of its fullest cache, and of its busiest device.
     pub(super) cache_use: Option<f64>,
     pub(super) operations_use: Option<f64>,
+    pub(super) state: MapState,
     pub(super) position: Option<[f64; 2]>,
     /// Place in the drawing.
     pub(super) x: f64,
@@ -58,11 +59,14 @@ pub(super) struct Load {
     pub(super) before: f64,
     pub(super) after: f64,
     pub(super) utilization: [Option<f64>; 2],
+    /// Links of these that do not work.
+    pub(super) down: usize,
 }
 
 impl Load {
     pub(super) fn add(&mut self, link: &MapLink) {
         self.links += 1;
+        self.down += usize::from(link.is_down);
         self.before += finite(link.before);
         self.after += finite(link.after);
         for (most, new) in self.utilization.iter_mut().zip(link.utilization) {
@@ -80,6 +84,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    /// Whether no link of a direction works.
+    pub(super) fn is_down(&self) -> bool {
+        self.loads.iter().any(|load| load.links > 0 && load.down == load.links)
+    }
+
     /// Bytes in the busier direction.
     pub(super) fn bytes(&self, of: fn(&Load) -> f64) -> f64 {
         of(&self.loads[0]).max(of(&self.loads[1]))
@@ -135,6 +144,7 @@ fn pops(map: &Map) -> (Vec<Pop>, Vec<usize>) {
         }
         pop.routers += 1;
         pop.volume += finite(node.volume);
+        pop.state = pop.state.max(node.state);
         let valid = |at: &[f64; 2]| at[0].abs() <= 90.0 && at[1].abs() <= 360.0;
         pop.position = pop.position.or(node.position.filter(valid));
         pop_of.push(at);

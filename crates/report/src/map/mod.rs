@@ -28,6 +28,24 @@ pub struct Map {
     pub devices: Vec<MapDevice>,
     /// Names of the two loads of a link, for the buttons that show them: before, after.
     pub views: [&'static str; 2],
+    /// The time for which bytes are counted: "epoch", "second".
+    pub per: &'static str,
+}
+
+/// How a router does. Of the routers of a PoP, the map shows the worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MapState {
+    /// As it should.
+    #[default]
+    Normal,
+    /// It is to have nothing in its caches.
+    Drained,
+    /// It is not connected with those who ask it.
+    Away,
+    /// It has more to do than it can.
+    Overloaded,
+    /// It does not work.
+    Down,
 }
 
 /// A router.
@@ -43,8 +61,10 @@ pub struct MapNode {
     pub core: bool,
     /// Latitude and longitude in degrees.
     pub position: Option<[f64; 2]>,
-    /// Bytes that enter and leave the network here, per epoch.
+    /// Bytes that enter and leave the network here, per [`Map::per`].
     pub volume: f64,
+    /// How it does.
+    pub state: MapState,
 }
 
 /// A directed link.
@@ -54,12 +74,14 @@ pub struct MapLink {
     pub from: u32,
     /// Index of the router at its end.
     pub to: u32,
-    /// Bytes per epoch before, in the first view.
+    /// Bytes per [`Map::per`] before, in the first view.
     pub before: f64,
-    /// Bytes per epoch after, in the second view.
+    /// Bytes per [`Map::per`] after, in the second view.
     pub after: f64,
     /// Share of the capacity in use, before and after.
     pub utilization: [Option<f64>; 2],
+    /// Whether it does not work.
+    pub is_down: bool,
 }
 
 /// A device.
@@ -80,7 +102,7 @@ pub(crate) fn render(map: &Map) -> (Markup, Vec<String>) {
         maud::html! { p.empty { "The network has no nodes." } }
     } else {
         let frame = place::place(&mut pops, &wires, &mut notes);
-        draw::draw(&pops, wires, &frame, map.views)
+        draw::draw(&pops, wires, &frame, map)
     };
     (drawing, notes)
 }

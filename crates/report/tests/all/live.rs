@@ -4,7 +4,8 @@
 use crate::support::browser::{Browser, SCREENS};
 use oncewire_report::html::{self, Live, Texts};
 use oncewire_report::{
-    Axis, Block, Cell, Chart, Fact, Report, Section, Series, Summary, Table, TableView, Unit,
+    Axis, Block, Cell, Chart, Fact, Map, MapLink, MapNode, MapState, Report, Section, Series,
+    Summary, Table, TableView, Unit,
 };
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
@@ -41,6 +42,7 @@ fn report(number: u64, grown: bool) -> Report {
     let mut section = Section::new("traffic", "Traffic")
         .with(line("rates"))
         .table(TableView { gauges: vec!["saved"], ..table.into() });
+    section = section.with(Block::Map(map(number)));
     if grown {
         section = section.with(line("more"));
     }
@@ -56,6 +58,37 @@ fn report(number: u64, grown: bool) -> Report {
         },
         sections: vec![section],
         ..Report::default()
+    }
+}
+
+/// Two nodes. After two updates, the second one is down.
+fn map(number: u64) -> Map {
+    let node = |pop: u32, label: &str, state| MapNode {
+        label: label.into(),
+        pop,
+        core: true,
+        volume: 1e6,
+        state,
+        ..MapNode::default()
+    };
+    let is_down = number > 2;
+    let link = |from, to| MapLink {
+        from,
+        to,
+        before: (100 * number) as f64,
+        after: (40 * number) as f64,
+        is_down,
+        ..MapLink::default()
+    };
+    Map {
+        nodes: vec![
+            node(0, "<img src=x>", MapState::Drained),
+            node(1, "B", if is_down { MapState::Down } else { MapState::Overloaded }),
+        ],
+        links: vec![link(0, 1), link(1, 0)],
+        per: "second",
+        views: ["Whole", "Sent"],
+        ..Map::default()
     }
 }
 
@@ -155,6 +188,49 @@ fn a_live_page_shows_new_data_and_asks_nobody_else() {
     wait(&mut browser, "+document.documentElement.dataset.updates > window.at + 1");
     let first = "document.querySelector('main tbody').rows[0].cells[0].textContent";
     assert_eq!(browser.evaluate(first), "<b>\u{fffd}large");
+
+    // The map follows, and keeps its zoom and what is chosen; names are text.
+    browser.evaluate(
+        "document.querySelector('[data-zoom=\"1\"]').click(), document.getElementById('load-before').click(), \
+         window.at = +document.documentElement.dataset.updates, 1",
+    );
+    wait(&mut browser, "+document.documentElement.dataset.updates > window.at + 1");
+    let map = browser.evaluate(
+        r#"(() => ({
+            dead: document.querySelectorAll(".pops .dead").length,
+            overloaded: document.querySelectorAll(".pops .overloaded").length,
+            down: document.querySelectorAll(".drawing .wires .down").length,
+            drained: document.querySelectorAll(".pops .drained").length,
+            size: document.documentElement.dataset.map,
+            large: document.querySelector("svg.map").classList.contains("large"),
+            chosen: document.getElementById("load-before").checked,
+            name: document.querySelector(".names text").textContent,
+            images: document.images.length,
+            key: [...document.querySelectorAll(".key > div > span")].map(one => one.textContent.split(":")[0]),
+        }))()"#,
+    );
+    let key = [
+        "bytes on a link per second",
+        "The busier direction; thicker lines carry more bytes.",
+        "PoP, by the traffic that enters and leaves",
+        "drained",
+        "down",
+        "link that is down",
+    ];
+    let expected = json!({
+        "dead": 1, "overloaded": 0, "down": 1, "drained": 1, "size": "2 1", "large": true,
+        "chosen": true, "name": "<img src=x>", "images": 0, "key": key,
+    });
+    assert_eq!(map, expected);
+    // A hint has the newest numbers.
+    browser.evaluate(
+        "(() => { const svg = document.querySelector('svg.map'), one = document.querySelector('.pops [data-p=\"1\"] .dead').getBoundingClientRect(); \
+         svg.dispatchEvent(new PointerEvent('pointermove', { clientX: one.left + one.width / 2, clientY: one.top + one.height / 2 })); })(), 1",
+    );
+    wait(
+        &mut browser,
+        "document.querySelector('.drawing .tip').textContent.includes('no neighbor reaches it')",
+    );
 
     // A price goes to the fragment; a wrong one is explained.
     let write = |text: &str| {

@@ -178,7 +178,8 @@ pub fn network(cities: usize, access: u32, hostile: bool) -> Report {
 
 fn map(cities: usize, access: u32, hostile: bool) -> Map {
     let mut random = noise(3);
-    let mut map = Map { views: ["Without the plan", "With the plan"], ..Map::default() };
+    let views = ["Without the plan", "With the plan"];
+    let mut map = Map { views, per: "epoch", ..Map::default() };
     let volumes: Vec<f64> = (0..cities).map(|_| 1e8 + 4e9 * random().powi(3)).collect();
     for (pop, &volume) in volumes.iter().enumerate() {
         let position = Some([25.0 + 24.0 * random(), -120.0 + 50.0 * random()]);
@@ -190,6 +191,7 @@ fn map(cities: usize, access: u32, hostile: bool) -> Map {
                 core: router == 0,
                 position,
                 volume: volume / f64::from(access + 1),
+                ..MapNode::default()
             });
         }
     }
@@ -205,6 +207,7 @@ fn map(cities: usize, access: u32, hostile: bool) -> Map {
                 before: 2e9 * load,
                 after: 1.4e9 * load,
                 utilization: [Some(load), Some(0.7 * load)],
+                is_down: false,
             });
             map.devices.push(MapDevice {
                 node: to,

@@ -274,6 +274,7 @@ fn map(document: &Document) -> Map {
         core: node.role != "access",
         position: node.position,
         volume: node.volume_bytes,
+        ..MapNode::default()
     };
     let link = |link: &LinkRow| MapLink {
         from: link.from,
@@ -281,6 +282,7 @@ fn map(document: &Document) -> Map {
         before: link.before_bytes,
         after: link.after_bytes,
         utilization: [link.utilization_before, link.utilization_after],
+        is_down: false,
     };
     let device = |device: &DeviceRow| MapDevice {
         node: device.node,
@@ -292,6 +294,7 @@ fn map(document: &Document) -> Map {
         links: document.links.iter().map(link).collect(),
         devices: document.devices.iter().map(device).collect(),
         views: ["Without the plan", "With the plan"],
+        per: "epoch",
     }
 }
 

@@ -264,6 +264,9 @@ impl Controlled {
                 let counts = self.nodes[at].as_mut().and_then(|one| one.measured(self.now, 100));
                 let report = Report::new(counts.expect("it measures"), 0, 0);
                 self.tell(Input::From(at, FromNode::Report(report)));
+                let carried = self.nodes[at].as_mut().map(|one| one.carried(self.now));
+                let carried = carried.expect("it lives");
+                self.tell(Input::From(at, FromNode::Carried(carried)));
             }
         }
         self.tell(Input::Tick);
