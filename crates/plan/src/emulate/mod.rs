@@ -8,6 +8,7 @@
 mod dynamics;
 mod engine;
 mod link;
+mod planner;
 mod report;
 mod request;
 mod reroute;

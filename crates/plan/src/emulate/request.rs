@@ -6,14 +6,14 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use oncewire_packet::{Dissected, Nanos, prefix::Prefixes};
 
 use super::{
-    Allocation, Emulation, Observed, Packet, Replanner, Replanning, Report, Rollout, Rules, Scheme,
-    Settings, Share,
+    Allocation, Emulation, Packet, Replanning, Report, Rollout, Rules, Scheme, Settings, Share,
+    planner::Planner,
     reroute::reroute,
     spread,
     workload::{self, Crowd, Drift, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
-    Bytes, Error, Instance, LinkId, NodeId, Profile, Scenario, Seconds, Stage, Unwatched, Watch,
+    Bytes, Error, Instance, NodeId, Profile, Scenario, Seconds, Stage, Watch,
     error::{EmulationError, Mismatch},
     lp::WarmStart,
     manifest::Plan,
@@ -416,44 +416,6 @@ fn allocation_of(plan: &Plan, instance: &Instance, scale: f64) -> Result<Allocat
         shares.push(planned.ranges.iter().map(share).collect());
     }
     Allocation::of_parts(instance, shares)
-}
-
-/// Makes new plans from what ingresses measure.
-struct Planner {
-    instance: Instance,
-    warm: Option<WarmStart>,
-    /// Routes of the last plan that are not the instance's.
-    routes: Vec<(u32, Box<[LinkId]>)>,
-    headroom: f64,
-    rules: Rules,
-    made: Rc<Cell<u32>>,
-}
-
-impl Replanner for Planner {
-    fn replan(&mut self, observed: &Observed) -> Result<Option<Allocation>, Error> {
-        let measured =
-            Measurement { volumes: observed.volumes.clone(), profile: observed.profile.clone() };
-        let mut instance = measured.apply(&self.instance)?;
-        if self.routes != observed.routes {
-            // Another program.
-            self.warm = None;
-            self.routes.clone_from(&observed.routes);
-        }
-        if !observed.routes.is_empty() {
-            let device_of_link = instance.devices_of_links();
-            let routes = observed.routes.iter().map(|(path, links)| (*path, &links[..]));
-            instance = instance.rerouted(routes, &device_of_link);
-            if instance.check_trees().is_err() {
-                // Ingresses go on with the old manifests, as far as they suit the new routes.
-                return Ok(None);
-            }
-        }
-        let (allocation, warm) =
-            spread::allocate(&instance, self.headroom, self.rules, self.warm.as_ref(), &Unwatched)?;
-        self.warm = Some(warm);
-        self.made.set(self.made.get() + 1);
-        Ok(Some(allocation))
-    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything a run depends on")]
