@@ -25,6 +25,8 @@ pub fn number(value: f64, unit: Unit) -> String {
     if !value.is_finite() {
         return MISSING.into();
     }
+    // The sum of no numbers is -0.
+    let value = value + 0.0;
     match unit {
         Unit::Text | Unit::Number => plain(value),
         Unit::Count if value.fract() == 0.0 && value.abs() < 1e15 => {
@@ -251,6 +253,15 @@ pub fn without_number(error: &impl std::fmt::Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let nothing: f64 = [].iter().sum();
+        assert!(nothing.is_sign_negative());
+        for (unit, text) in [(Unit::Bytes, "0 B"), (Unit::Number, "0"), (Unit::Share, "0.0 %")] {
+            assert_eq!(number(nothing, unit), text);
+        }
+    }
 
     #[test]
     fn numbers_by_unit() {

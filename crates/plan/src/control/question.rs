@@ -92,7 +92,10 @@ impl Rates {
 
     /// Bytes per second in all, and those that repeat others.
     pub fn sums(&self) -> (f64, f64) {
-        (self.volumes.values().sum(), self.pairs.values().map(|pair| pair.1).sum())
+        // The sum of none is -0, which people see.
+        let bytes: f64 = self.volumes.values().sum();
+        let repeated: f64 = self.pairs.values().map(|pair| pair.1).sum();
+        (bytes + 0.0, repeated + 0.0)
     }
 }
 
