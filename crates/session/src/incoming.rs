@@ -234,6 +234,12 @@ impl Incoming {
                 self.store.begin(LogHeader { epoch, capacity, key: 0 });
             }
             Keep::Offset(offset) => self.go_on(epoch, offset, capacity)?,
+            // Nothing is in memory, so it does not matter how large that was.
+            Keep::Content(offset)
+                if capacity != self.capacity && self.known.held_from == offset =>
+            {
+                self.go_on(epoch, offset, capacity)?;
+            }
             Keep::Content(offset) => {
                 let Some(decoder) = self
                     .decoder

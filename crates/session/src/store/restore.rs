@@ -3,7 +3,7 @@
 use super::{LogHeader, Place, Places, Run, Side, domain_of_owner};
 use crate::config::{Config, decoder_of, encoder_of};
 use crate::epoch::Epoch;
-use crate::limits::SMALLEST_LOG;
+use crate::limits::{LARGEST_LOG, SMALLEST_LOG};
 use oncewire_codec::{DEFAULT_BLOCK, Decoder, Domain, Encoder};
 
 /// Largest epoch number, or offset, that a stored log may have: it goes into messages, and on from
@@ -32,15 +32,11 @@ pub struct LogRecord {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The log is larger than this end keeps now, or too small for any session.
-    #[error(
-        "the stored log has {capacity} bytes: {SMALLEST_LOG} to {limit} are possible with this memory"
-    )]
+    /// The log is too small for any session, or too large.
+    #[error("the stored log has {capacity} bytes: {SMALLEST_LOG} to {LARGEST_LOG} are possible")]
     Capacity {
         /// Its size in bytes.
         capacity: u64,
-        /// Most that is possible now.
-        limit: u64,
     },
     /// What is stored contradicts itself.
     #[error("the stored log is inconsistent: {0}")]
@@ -111,8 +107,8 @@ impl RestoredLog {
     ) -> Result<RestoredLog, RestoreError> {
         let LogRecord { header, from, end, mut places, runs } = record;
         let LogHeader { epoch, capacity, key } = header;
-        if !(SMALLEST_LOG..=config.log).contains(&capacity) {
-            return Err(RestoreError::Capacity { capacity, limit: config.log });
+        if !(SMALLEST_LOG..=LARGEST_LOG).contains(&capacity) {
+            return Err(RestoreError::Capacity { capacity });
         }
         let wrong = |what| Err(RestoreError::Record(what));
         if epoch == Epoch::NONE || epoch.log == 0 || epoch.number > MOST {
@@ -132,15 +128,20 @@ impl RestoredLog {
         // What the ring has no room for is of no use, and no more places fit it than this.
         let from = from.max(end.offset.saturating_sub(capacity));
         places.retain(|place| place.offset > from);
+        // A log that is larger than memory now goes on with an empty ring, if it can: what it holds
+        // lies at other positions in a smaller one.
+        let fits = capacity <= config.log;
+        let from = if fits { from } else { end.offset };
+        let ring = capacity.min(config.log);
         let codec = match side {
             Side::Sending => Codec::Encoder(Box::new(
-                encoder_of(&config.encoder, capacity, config.contexts)
+                encoder_of(&config.encoder, ring, config.contexts)
                     .fingerprint_key(key)
                     .checksum_seed(epoch.seed())
                     .build()?,
             )),
             Side::Receiving => Codec::Decoder(Box::new(
-                decoder_of(capacity, config.contexts).checksum_seed(epoch.seed()).build()?,
+                decoder_of(ring, config.contexts).checksum_seed(epoch.seed()).build()?,
             )),
         };
         let mut codec = codec;
@@ -153,6 +154,11 @@ impl RestoredLog {
         if !begins {
             return wrong("where it begins");
         }
+        let header = match side {
+            // The encoder's log has the size that both ends knew, until they agree on another.
+            Side::Sending => header,
+            Side::Receiving => LogHeader { capacity: ring, ..header },
+        };
         Ok(RestoredLog { header, end, places: Places::new(places), runs, at: from, codec })
     }
 

@@ -188,10 +188,16 @@ impl Pair {
     /// Both ends begin again in another process, with what they have stored: that which memory has
     /// room for is in memory.
     fn restart(&mut self) {
+        self.restart_with([LOG; 2]);
+    }
+
+    /// As [`Pair::restart`], with logs in memory of these sizes.
+    fn restart_with(&mut self, logs: [u64; 2]) {
         let now = self.now;
         let config = |end: usize| {
             let config = config(end, Sharing::None, ALL, 1);
-            let config = Config { random: [2, end as u64, 5, 6], ..Config::clone(&config) };
+            let (random, log) = ([2, end as u64, 5, 6], logs[end]);
+            let config = Config { random, log, ..Config::clone(&config) };
             config.build().unwrap()
         };
         let [up, down] = [0, 1].map(|end| self.ends[end].restored(&config(end)));
@@ -506,5 +512,25 @@ fn a_flow_does_not_wait_for_a_disk_that_was_given_up() {
             pair.ends.iter_mut().for_each(|end| end.session.on_timeout(pair.now));
         }
         assert_eq!(got, 50_000, "{end} {is_given_up}");
+    }
+}
+
+#[test]
+fn a_log_that_is_larger_than_memory_after_a_restart_goes_on() {
+    let content = incompressible(23, 6 * MIB);
+    for logs in [[1 << 20, LOG], [LOG, 1 << 20], [1 << 20; 2]] {
+        let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
+        pair.upload(b"a", &content);
+        // Twice: what was stored under another size is a log like any other.
+        for turn in 0..2 {
+            pair.restart_with(logs);
+            let wire = pair.upload(b"a", &content);
+            assert!(wire < 6 * MIB / 40, "{wire} bytes for 6 MiB, {logs:?}, turn {turn}");
+            let counters = pair.ends[0].session.counters();
+            assert_eq!((counters.warm_starts, pair.failures()), (1, 0));
+            assert_eq!(counters.log_capacity, 1 << 20);
+            let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
+            assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
+        }
     }
 }

@@ -535,11 +535,11 @@ fn records_that_contradict_themselves_are_refused() {
     let cases: [Case<'_>; 12] = [
         (
             &|log| log.record.header.capacity = 1000,
-            "the stored log has 1000 bytes: 1048576 to 4194304 are possible with this memory",
+            "the stored log has 1000 bytes: 1048576 to 68719476736 are possible",
         ),
         (
             &|log| log.record.header.capacity = u64::MAX,
-            "the stored log has 18446744073709551615 bytes: 1048576 to 4194304 are possible with this memory",
+            "the stored log has 18446744073709551615 bytes: 1048576 to 68719476736 are possible",
         ),
         (&|log| log.record.header.epoch.log = 0, "the stored log is inconsistent: its epoch"),
         (
