@@ -159,12 +159,36 @@ impl Incoming {
         (self.places.named(if self.has_store() { 0 } else { held_from }), held_from)
     }
 
-    /// Sets the limit of a new session. Drops a log that is larger.
+    /// Sets the limit of a new session. Drops a log that is larger, or, if it is stored, what memory
+    /// holds of it.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
-        if self.capacity > limit {
+        if self.capacity > limit && !self.empty(limit) {
             self.discard();
         }
+    }
+
+    /// Memory holds nothing of the log from now on, and has room for `capacity` bytes. Returns `false`
+    /// if the log is not stored.
+    fn empty(&mut self, capacity: u64) -> bool {
+        let end = self.known.acknowledged;
+        let Some(old) = self.decoder.as_deref().filter(|_| self.store.has_store()) else {
+            return false;
+        };
+        let seed = self.epoch.seed();
+        let Ok(mut decoder) = decoder_of(capacity, self.contexts).checksum_seed(seed).build()
+        else {
+            return false;
+        };
+        if !decoder.begin_at(end) {
+            return false;
+        }
+        self.store.copy_all(MOST_LEFT, content_of(Some(old)));
+        self.known = Known::of(&decoder);
+        self.decoder = Some(Box::new(decoder));
+        (self.capacity, self.written, self.begin) = (capacity, end, end);
+        self.early.clear();
+        true
     }
 
     /// Allows logs of up to `limit` bytes from now on. Never lowers the limit: the EPOCH of a

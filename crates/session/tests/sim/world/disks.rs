@@ -300,10 +300,6 @@ impl World {
             }
         }
         self.summary.crashes += 1;
-        if self.profile.stored() > 0 && self.dice.one_in(3) {
-            // Memory may be less now, or more.
-            self.logs[end] = (1 << 20) + self.dice.below(2 << 20) as u64;
-        }
         self.compare_disks();
         self.forget(end, false);
         self.ends[end].logs = None;

@@ -13,6 +13,10 @@ impl World {
         let delivery = (4 << 20) + self.dice.below(8 << 20) as u64;
         let sending = self.dice.up_to(2 << 20) as u64;
         let pad = [0, 0, 64, 10_000][(random[0] >> 32) as usize % 4];
+        if self.profile.stored() > 0 && self.dice.one_in(3) {
+            // Memory may be less now, or more.
+            self.logs[end] = (1 << 20) + self.dice.below(2 << 20) as u64;
+        }
         let sharing = match self.domains {
             1 => Sharing::All,
             2 => Sharing::None,
