@@ -7,7 +7,9 @@ DIR is on the disk to measure, and needs twice the largest size. Prints Markdown
 device for each byte of content; memory by the size of the store; CPU time and speed of new content;
 how long both ends take from their start to the first byte after kill -9; the speed of content that
 repeats only on disk, beside what the disk reads in sequence; and what objects of 15 KB cost that lie
-only on disk, beside the same objects from memory, as bytes on the wire and CPU time of both ends.
+only on disk, beside the same objects from memory, as bytes on the wire, CPU time of both ends, and
+time until the last byte. With --fill, content of half of each size passes before memory is read and
+the ends are killed, and what of its oldest objects is found again after that is told.
 Objects and content are random, so that nothing repeats but what should. Bytes and CPU time are
 counted; times are of the clock, so they mean something only on a machine that does nothing else. No
 root, no network.
@@ -181,23 +183,25 @@ def tunnel(program, parent, per_peer, memory=MEMORY, files=()):
 
 
 def objects(pair):
-    """Bytes on the wire, and CPU seconds, for each object of a turn."""
+    """Bytes on the wire for each object of a turn."""
     costs = []
-    before_cpu = pair.cpu()
     for number in range(OBJECTS):
         before = pair.wire()
         pair.fetch(1000 + number, OBJECT)
         costs.append(pair.wire() - before)
-    return costs, pair.cpu() - before_cpu
+    return costs
 
 
-def cpu_of_objects(pair, turns):
-    """CPU seconds for each object, without asking for anything in between."""
-    before = pair.cpu()
+def time_of_objects(pair, turns):
+    """CPU seconds for each object, without asking for anything in between; and seconds of each."""
+    before, seconds = pair.cpu(), []
     for turn in turns:
         for number in range(OBJECTS):
+            random_content(turn + number, OBJECT)
+            begin = time.monotonic()
             pair.fetch(turn + number, OBJECT)
-    return (pair.cpu() - before) / (OBJECTS * len(turns))
+            seconds.append(time.monotonic() - begin)
+    return (pair.cpu() - before) / len(seconds), seconds
 
 
 def corpus(program, parent, files):
@@ -287,23 +291,23 @@ def main():
         speed = 120e6 / seconds
         print(f"\nRepeats of which {recalled / 120e6:.0%} lay only on disk: {speed / 1e6:.0f} MB/s; the disk reads {disk / 1e6:.0f} MB/s in sequence: {speed / disk:.2f}.")
 
-    print(f"\n| object of {OBJECT:,} bytes | bytes on the wire, median of {OBJECTS} | mean | CPU time of both ends, each |")
-    print("|---|---|---|---|")
+    print(f"\n| object of {OBJECT:,} bytes | bytes on the wire, median of {OBJECTS} | mean | CPU time of both ends, each | median of time |")
+    print("|---|---|---|---|---|")
     with tunnel(program, args.dir, size(args.sizes.split(",")[0])) as pair:
         turns = (1000, 2000, 3000)
         rows = []
-        first, _ = objects(pair)
-        rows.append(("new", first, cpu_of_objects(pair, turns[1:])))
+        first = objects(pair)
+        rows.append(("new", first, *time_of_objects(pair, turns[1:])))
         # More than memory has room for.
         for number in range(10):
             pair.fetch(20_000 + number, 12_000_000)
         pair.settled()
-        disk, _ = objects(pair)
-        rows.append(("only on disk", disk, cpu_of_objects(pair, turns[1:])))
-        memory, _ = objects(pair)
-        rows.append(("in memory", memory, cpu_of_objects(pair, turns[1:])))
-        for name, costs, cpu in rows:
-            print(f"| {name} | {statistics.median(costs):.0f} | {statistics.mean(costs):.0f} | {cpu * 1e3:.2f} ms |")
+        disk = objects(pair)
+        rows.append(("only on disk", disk, *time_of_objects(pair, turns[1:])))
+        memory = objects(pair)
+        rows.append(("in memory", memory, *time_of_objects(pair, turns[1:])))
+        for name, costs, cpu, seconds in rows:
+            print(f"| {name} | {statistics.median(costs):.0f} | {statistics.mean(costs):.0f} | {cpu * 1e3:.2f} ms | {statistics.median(seconds) * 1e3:.2f} ms |")
         here = pair.status("serve")["store"]
         read = here["recalled_hour_bytes"] + here["recalled_day_bytes"] + here["recalled_older_bytes"]
         print(f"\n`serve` read {read:,} bytes from disk to send them as references; {here['lost_ranges']} ranges lost.")
