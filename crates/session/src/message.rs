@@ -82,10 +82,11 @@ pub(crate) enum Message<'a> {
     Report(&'a [u8]),
     /// Hides sizes and means nothing.
     Pad(&'a [u8]),
-    /// A stretch of the log will be recalled that the peer can read meanwhile: a number for it, where
-    /// it begins, and its length.
+    /// A stretch of the log will be recalled that the peer can read meanwhile: a number for it,
+    /// whether an answer is wanted at once, where it begins, and its length.
     Prepare {
         id: u64,
+        wants: bool,
         from: u64,
         len: u64,
     },
@@ -144,6 +145,12 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
+    fn short(&mut self) -> Result<u64, Halt> {
+        let (bytes, rest) = self.rest.split_first_chunk::<4>().ok_or(Halt::Short)?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*bytes).into())
+    }
+
     fn bytes(&mut self, max: usize) -> Result<&'a [u8], Halt> {
         let len = self.number()?;
         if len > max as u64 {
@@ -194,8 +201,8 @@ impl<'a> Message<'a> {
             kind::GO_AWAY => Message::GoAway,
             kind::RECALL => {
                 let from = fields.fixed()?;
-                let (offset, padding) = (fields.fixed()?, fields.fixed()?);
-                let (len, checksum) = (fields.fixed()?, fields.fixed()?);
+                let (offset, padding) = (fields.fixed()?, fields.short()?);
+                let (len, checksum) = (fields.short()?, fields.fixed()?);
                 Message::Recall { from, place: Recalled { offset, padding, checksum }, len }
             }
             kind::GONE => Message::Gone(fields.number()?, fields.number()?),
@@ -208,8 +215,9 @@ impl<'a> Message<'a> {
             kind::PAD => Message::Pad(fields.bytes(MAX_BODY)?),
             kind::PREPARE => Message::Prepare {
                 id: fields.number()?,
+                wants: fields.number()? != 0,
                 from: fields.fixed()?,
-                len: fields.fixed()?,
+                len: fields.short()?,
             },
             kind::PREPARED => Message::Prepared(fields.number()?, fields.number()?),
             kind => return Err(Halt::Bad(MessageError::Kind(kind))),
@@ -254,15 +262,19 @@ impl<'a> Message<'a> {
                 number(out, from);
                 number(out, end);
             }
-            Message::Prepare { id, from, len } => {
+            Message::Prepare { id, wants, from, len } => {
                 number(out, id);
+                number(out, wants.into());
                 out.extend_from_slice(&from.to_le_bytes());
-                out.extend_from_slice(&len.to_le_bytes());
+                out.extend_from_slice(&(len as u32).to_le_bytes());
             }
             Message::Recall { from, place: Recalled { offset, padding, checksum }, len } => {
-                for number in [from, offset, padding, len, checksum] {
-                    out.extend_from_slice(&number.to_le_bytes());
-                }
+                out.extend_from_slice(&from.to_le_bytes());
+                out.extend_from_slice(&offset.to_le_bytes());
+                // Both are at most a block long.
+                out.extend_from_slice(&(padding as u32).to_le_bytes());
+                out.extend_from_slice(&(len as u32).to_le_bytes());
+                out.extend_from_slice(&checksum.to_le_bytes());
             }
             Message::Hello(body) | Message::Report(body) | Message::Pad(body) => bytes(out, body),
             Message::Close(code, text) => {
@@ -336,7 +348,7 @@ mod tests {
             Message::Close(4, b"why"),
             Message::Report(&[1, 2, 3]),
             Message::Pad(&[0; 200]),
-            Message::Prepare { id: 300, from: 1 << 40, len: 65_536 },
+            Message::Prepare { id: 300, wants: true, from: 1 << 40, len: 65_536 },
             Message::Prepared(300, 20_001),
         ] {
             let mut wire = Vec::new();

@@ -271,8 +271,8 @@ impl Recall {
         }
     }
 
-    /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, and
-    /// has this geometry.
+    /// What of the disk to read before `content` of a flow is encoded, and whether the peer is to say
+    /// at once when it has that. The log is that of `at`, and has this geometry.
     pub(crate) fn look(
         &mut self,
         at: &Stretch,
@@ -281,7 +281,7 @@ impl Recall {
         content: &[u8],
         examined: &mut Examined,
         now: Instant,
-    ) -> Vec<(FetchId, Range<u64>)> {
+    ) -> Vec<(FetchId, bool, Range<u64>)> {
         examined.len = content.len();
         // What is not there any more when the next blocks were encoded is not in memory.
         let memory = geometry.floor(self.end + MARGIN, 0).max(self.begin);
@@ -309,8 +309,11 @@ impl Recall {
                     self.next,
                     Fetch { stretch, since: now, bytes: None, is_prepared: false },
                 );
-                self.latency.ask(self.next, now);
-                found.push((FetchId(Side::Sending, self.next), range));
+                let wants = self.latency.wants_answer();
+                if wants {
+                    self.latency.ask(self.next, now);
+                }
+                found.push((FetchId(Side::Sending, self.next), wants, range));
             }
         }
         found
@@ -403,6 +406,8 @@ impl Recall {
         if let Some(at) = self.sent.iter().position(|(sent, _)| *sent == block)
             && let Some((_, range)) = self.sent.remove(at)
         {
+            // It may be slower than it was, and is to say so.
+            self.latency = Latency::default();
             self.refuse(range);
         }
     }

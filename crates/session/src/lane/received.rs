@@ -23,9 +23,9 @@ pub(crate) enum Step<'a> {
     Acknowledged(Vec<Counted>),
     /// A measured round-trip time.
     RoundTrip(Duration),
-    /// The peer is about to recall a stretch of its log: its number for it, where it begins, and its
-    /// length in bytes.
-    Prepare(u64, u64, u64),
+    /// The peer is about to recall a stretch of its log: its number for it, whether it wants an answer
+    /// at once, where it begins, and its length in bytes.
+    Prepare(u64, bool, u64, u64),
     /// What was announced by this number was read in this time; `None`: it cannot be.
     Prepared(u64, Option<Duration>),
     /// The peer's counters.
@@ -70,7 +70,7 @@ impl Lane {
             Message::Ping(nonce) if self.answer_ping(nonce) => Step::Wake,
             Message::Ping(_) | Message::Pad(_) => Step::Nothing,
             Message::Pong(nonce) => self.pong(nonce, now).map_or(Step::Nothing, Step::RoundTrip),
-            Message::Prepare { id, from, len } => Step::Prepare(id, from, len),
+            Message::Prepare { id, wants, from, len } => Step::Prepare(id, wants, from, len),
             Message::Prepared(id, time) => {
                 Step::Prepared(id, time.checked_sub(1).map(Duration::from_micros))
             }
@@ -135,7 +135,7 @@ mod tests {
             (Message::Ping(7), "Wake"),
             (Message::Pong(7), "Nothing"),
             (Message::Pad(b"\0"), "Nothing"),
-            (Message::Prepare { id: 1, from: 2, len: 3 }, "Prepare(1, 2, 3)"),
+            (Message::Prepare { id: 1, wants: false, from: 2, len: 3 }, "Prepare(1, false, 2, 3)"),
             (Message::Prepared(1, 21), "Prepared(1, Some(20µs))"),
             (Message::Prepared(1, 0), "Prepared(1, None)"),
             (

@@ -97,7 +97,7 @@ impl Outgoing {
         content: &[u8],
         examined: &mut Examined,
         now: Instant,
-    ) -> Vec<(FetchId, Range<u64>)> {
+    ) -> Vec<(FetchId, bool, Range<u64>)> {
         let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else {
             examined.len = content.len();
             return Vec::new();

@@ -8,6 +8,12 @@ const LOST: Duration = Duration::from_secs(1);
 /// An answer may be late by this and two round trips.
 const LATE: Duration = Duration::from_millis(10);
 
+/// A peer that takes no longer than this, in all likelihood, need not answer: the answer would cost as
+/// many bytes as what it is about.
+pub(super) const QUICK: Duration = Duration::from_millis(1);
+/// Of so many requests to a quick peer, one is answered.
+const SAMPLE: u32 = 8;
+
 /// What the peer was asked to read, and how long its answers took.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
@@ -15,9 +21,19 @@ pub(crate) struct Latency {
     smoothed: Option<(Duration, Duration)>,
     /// Requests without an answer, and since when.
     asked: BTreeMap<u64, Instant>,
+    /// Requests in a row that want no answer.
+    silent: u32,
 }
 
 impl Latency {
+    /// Whether the next request is to be answered at once.
+    pub(super) fn wants_answer(&mut self) -> bool {
+        let takes = self.smoothed.map(|(mean, deviation)| mean + deviation * 4);
+        let wants = self.silent + 1 >= SAMPLE || takes.is_none_or(|takes| takes > QUICK);
+        self.silent = if wants { 0 } else { self.silent + 1 };
+        wants
+    }
+
     pub(super) fn ask(&mut self, id: u64, now: Instant) {
         self.asked.retain(|_, since| now.saturating_duration_since(*since) < LOST);
         self.asked.insert(id, now);
@@ -25,8 +41,8 @@ impl Latency {
 
     /// The peer has answered: it took so long, or could not read.
     pub(super) fn answer(&mut self, id: u64, took: Option<Duration>) {
-        let was_asked = self.asked.remove(&id).is_some();
-        if let Some(took) = took.filter(|_| was_asked) {
+        self.asked.remove(&id);
+        if let Some(took) = took {
             self.smoothed = Some(match self.smoothed {
                 None => (took, took / 2),
                 Some((mean, deviation)) => {
@@ -58,6 +74,18 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
+    fn a_quick_disk_answers_now_and_then_and_a_slow_one_always() {
+        let mut latency = Latency::default();
+        assert!(latency.wants_answer() && latency.wants_answer());
+        latency.answer(1, Some(MS / 10));
+        let wanted = (0..80).filter(|_| latency.wants_answer()).count();
+        assert_eq!(wanted, 10);
+        // It says unasked that it was slow.
+        latency.answer(2, Some(5 * MS));
+        assert!((0..80).all(|_| latency.wants_answer()));
+    }
+
+    #[test]
     fn a_disk_that_answers_is_relied_on_and_one_that_stops_is_not() {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let start = Instant::now();
@@ -72,8 +100,7 @@ mod tests {
         }
         let due = latency.due(start, MS).expect("a time");
         assert!((20 * MS..21 * MS).contains(&(due - start)), "{:?}", due - start);
-        // Nobody asked for that, and a failure says nothing of time.
-        latency.answer(99, Some(900 * MS));
+        // A failure says nothing of time.
         latency.ask(50, start);
         latency.answer(50, None);
         assert_eq!(latency.due(start, MS), Some(due));

@@ -1,5 +1,6 @@
 //! What the receiving end reads because the peer is about to recall it.
 
+use super::latency::QUICK;
 use super::{LANE_PATIENCE, MOST};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,8 +8,9 @@ use std::time::{Duration, Instant};
 /// A stretch that the peer has announced.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// The peer's number for it, and the lane on which it came.
+    /// The peer's number for it, whether it wants an answer at once, and the lane on which it came.
     pub(crate) id: u64,
+    pub(crate) wants: bool,
     pub(crate) lane: usize,
     /// Number of this end's request to its disk.
     pub(crate) fetch: u64,
@@ -47,7 +49,7 @@ impl Preparing {
         true
     }
 
-    /// The disk has answered a request. `None` if it was not for one of these.
+    /// The disk has answered a request. `None` if that was not for one of these, or need not be told.
     pub(crate) fn supply(
         &mut self,
         fetch: u64,
@@ -60,7 +62,8 @@ impl Preparing {
         let took = now.saturating_duration_since(stretch.since);
         stretch.bytes = bytes.filter(|bytes| bytes.len() as u64 == stretch.len);
         if stretch.bytes.is_some() {
-            return Some(Answer { id, lane, took: Some(took) });
+            let is_told = stretch.wants || took > QUICK * 2;
+            return is_told.then_some(Answer { id, lane, took: Some(took) });
         }
         self.0.remove(at);
         Some(Answer { id, lane, took: None })
@@ -106,6 +109,7 @@ mod tests {
         let now = Instant::now();
         let stretch = |id: u64| Prepared {
             id,
+            wants: id != 8,
             lane: 0,
             fetch: 1000 + id,
             from: id * 10,
@@ -125,6 +129,8 @@ mod tests {
         assert_eq!(preparing.memory(), 4);
         assert!(preparing.begin(stretch(100)));
         assert!(preparing.take(50, 4).is_none(), "it made room");
+        // Nobody wants to know, unless it took long.
+        assert_eq!(preparing.supply(1008, Some(vec![1; 4]), now), None);
         // Of another length, or not at all.
         for (fetch, bytes) in [(1006, Some(vec![1; 3])), (1007, None)] {
             let answer = preparing.supply(fetch, bytes, later);

@@ -28,7 +28,7 @@ use crate::meter::{FlowMeter, Residue};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::padding;
-use crate::recall::{Preparing, Restoring};
+use crate::recall::{Prepared, Preparing, Restoring};
 use crate::report::Counters;
 use crate::store::{Finished, FinishedLog, Side, Unwritten};
 use crate::violation::Violation;

@@ -87,14 +87,8 @@ impl Session {
 
     /// The peer is about to recall a stretch of the receiving log. Returns whether what is behind
     /// that is to be processed.
-    pub(super) fn handle_prepare(
-        &mut self,
-        lane: usize,
-        id: u64,
-        from: u64,
-        len: u64,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn handle_prepare(&mut self, stretch: Prepared) -> bool {
+        let Prepared { id, lane, from, len, .. } = stretch;
         let limit = DEFAULT_BLOCK as u64;
         if !(1..=limit).contains(&len) {
             self.violation(Violation::Bounds { what: "announced content", value: len, limit });
@@ -104,8 +98,7 @@ impl Session {
         let fetch = self.fetches + 1;
         // What it may recall at all has arrived by now.
         let is_there = end <= self.incoming.acknowledged() && self.stored() > 0;
-        let stretch = Prepared { id, lane, fetch, from, len, since: now, bytes: None };
-        if is_there && self.preparing.begin(stretch) {
+        if is_there && self.preparing.begin(Prepared { fetch, ..stretch }) {
             self.fetches = fetch;
             let id = FetchId(Side::Receiving, fetch);
             self.events.push_back(Event::Fetch { id, side: Side::Receiving, range: from..end });
@@ -171,11 +164,12 @@ impl Session {
         let found = self.outgoing.look_on_disk(lane, id, domain, &content, examined, now);
         flow.recalls = found.len();
         let is_waiting = !found.is_empty();
-        for (FetchId(_, id), range) in &found {
-            let (id, from, len) = (*id, range.start, range.end - range.start);
-            Message::Prepare { id, from, len }.write(out);
+        for (FetchId(_, id), wants, range) in &found {
+            let (id, wants) = (*id, *wants);
+            let (from, len) = (range.start, range.end - range.start);
+            Message::Prepare { id, wants, from, len }.write(out);
         }
-        self.events.extend(found.into_iter().map(|(id, range)| Event::Fetch {
+        self.events.extend(found.into_iter().map(|(id, _, range)| Event::Fetch {
             id,
             side: Side::Sending,
             range,

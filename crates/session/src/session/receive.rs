@@ -254,7 +254,11 @@ impl Session {
                 // Smoothed as in RFC 6298.
                 self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
             }
-            Step::Prepare(id, from, len) => return self.handle_prepare(lane, id, from, len, now),
+            Step::Prepare(id, wants, from, len) => {
+                let (since, bytes) = (now, None);
+                let stretch = Prepared { id, wants, lane, fetch: 0, from, len, since, bytes };
+                return self.handle_prepare(stretch);
+            }
             Step::Prepared(id, took) => self.handle_prepared(id, took),
             Step::Report(counters) => self.reports.received(counters, now),
             Step::Dropped => {

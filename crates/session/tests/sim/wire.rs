@@ -76,14 +76,15 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
             }
         }
         // RECALL, GONE, PREPARE and PREPARED.
-        0x0b => rest = rest.get(40..)?,
+        0x0b => rest = rest.get(32..)?,
         0x0c | 0x48 => {
             number(&mut rest)?;
             number(&mut rest)?;
         }
         0x47 => {
             number(&mut rest)?;
-            rest = rest.get(16..)?;
+            number(&mut rest)?;
+            rest = rest.get(12..)?;
         }
         0x40 | REPORT | 0x46 => {
             let len = number(&mut rest)? as usize;
