@@ -4,6 +4,7 @@ use oncewire_codec::{
     Geometry,
     table::{CompactTable, FingerprintTable, Markers, NO_OFFSET},
 };
+use oncewire_kernels::Pages;
 
 /// Slots that a fingerprint may be in: two cache lines.
 const WAYS: usize = 16;
@@ -38,6 +39,15 @@ impl Index {
         matches!(self, Self::Several(_))
     }
 
+    /// Has what a fingerprint needs brought from memory.
+    pub(crate) fn prefetch(&self, fingerprint: u64) {
+        if let Self::Several(sets) = self {
+            let set = sets.set(fingerprint);
+            sets.slots.prefetch(set.start);
+            sets.slots.prefetch(set.end - 1);
+        }
+    }
+
     /// Appends the addresses of a fingerprint to `found`, newest first. They are as seen from
     /// `here`, where the next packet goes; some may be of packets that have gone, or of other
     /// fingerprints.
@@ -68,7 +78,7 @@ impl Index {
 /// what was overwritten in the last one is known, and bits of the fingerprint in the others; 0 is an
 /// empty one.
 pub(crate) struct Sets {
-    slots: Vec<u64>,
+    slots: Pages<u64>,
     position_bits: u32,
     /// Bytes of the ring.
     capacity: u64,
@@ -79,12 +89,10 @@ impl Sets {
     fn new(geometry: Geometry, slots: u64, copies: u8) -> Result<Self, String> {
         let capacity = geometry.capacity();
         let count = (slots as usize).next_multiple_of(WAYS);
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(count).map_err(|_| {
+        let slots = Pages::zeroed(count).map_err(|error| {
             let bytes = count.saturating_mul(size_of::<u64>());
-            format!("no memory for a fingerprint table of {bytes} bytes")
+            format!("no memory for a fingerprint table of {bytes} bytes: {error}")
         })?;
-        slots.resize(count, 0);
         // One more than the position: a slot in use is not 0.
         let position_bits = u64::BITS - (2 * capacity).leading_zeros();
         Ok(Self { slots, position_bits, capacity, copies: usize::from(copies).min(WAYS) })
@@ -126,21 +134,32 @@ impl Sets {
         let tag = self.tag(fingerprint);
         let new = tag | (address % (2 * self.capacity) + 1);
         let set = self.set(fingerprint);
-        let of_set = &self.slots[set.clone()];
-        if of_set.contains(&new) {
-            return;
+        let (now, mask, around) =
+            (here % (2 * self.capacity), (1 << self.position_bits) - 1, 2 * self.capacity);
+        let Some(of_set) = self.slots[set].first_chunk_mut::<WAYS>() else { return };
+        // The oldest of all, and of this fingerprint: ages are above 0, those of empty slots highest.
+        let (mut all, mut own, mut copies) = ((0, 0), (0, 0), 0);
+        for (way, &slot) in of_set.iter().enumerate() {
+            if slot == new {
+                return;
+            }
+            let position = (slot & mask).wrapping_sub(1);
+            let age = now.wrapping_sub(position);
+            let age = if position < now { age } else { age.wrapping_add(around) };
+            let age = if slot == 0 { u64::MAX } else { age };
+            if age >= all.0 {
+                all = (age, way);
+            }
+            // An empty slot is no copy.
+            if slot != 0 && (slot ^ tag) & !mask == 0 {
+                copies += 1;
+                if age >= own.0 {
+                    own = (age, way);
+                }
+            }
         }
-        let copies = of_set.iter().filter(|&&slot| self.same(slot, tag)).count();
-        let oldest = |all: bool| {
-            let used = (0..WAYS).filter(|&way| all || self.same(of_set[way], tag));
-            used.max_by_key(|&way| match of_set[way] {
-                0 => u64::MAX,
-                slot => self.age(slot, here),
-            })
-        };
-        if let Some(way) = oldest(copies < self.copies) {
-            self.slots[set.start + way] = new;
-        }
+        let (_, way) = if copies < self.copies { all } else { own };
+        of_set[way] = new;
     }
 }
 

@@ -339,6 +339,7 @@ impl Store {
             let start = self.geometry.place(self.end, payload.len() + 1);
             self.end = start + payload.len() as u64 + 1;
             self.addresses.push_back((start, slot));
+            self.fingerprints.iter().for_each(|&fingerprint| self.index.prefetch(fingerprint));
             let stored = self.packets[slot as usize].as_mut().expect("it was there just now");
             stored.start = start;
             for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {

@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::engine::{
-    select::{Candidate, select},
+    select::{Candidate, select, without_lesser},
     stored::{Found, Refusal, Stored, Worth, extent},
 };
 
@@ -11,6 +11,13 @@ use crate::engine::{
 const STRIDE: usize = 4;
 /// Most copies that are compared for a packet.
 const MOST: usize = 64;
+
+/// Where a match lies in the virtual ring: what a packet has at `at`, before `end`, is at `base + at`.
+#[derive(Clone, Copy)]
+struct Line {
+    base: u64,
+    end: u32,
+}
 
 /// What a hit of the table was.
 enum Hit {
@@ -54,17 +61,14 @@ impl Store {
         &self,
         (payload, marker, done): (&[u8], usize, usize),
         address: u64,
-        mut known: impl Iterator<Item = Found>,
+        known: &[Line],
     ) -> Hit {
-        let Some((slot, position)) = self.resolve(address) else { return Hit::Other };
-        let same = |found: Found| {
-            found.slot == slot
-                && marker < found.end() as usize
-                && position + found.at as usize == found.offset as usize + marker
-        };
-        if known.any(same) {
+        // Most hits are of what other markers have found, which needs no look at the packet.
+        let base = address.wrapping_sub(marker as u64);
+        if known.iter().any(|line| line.base == base && marker < line.end as usize) {
             return Hit::Known;
         }
+        let Some((slot, position)) = self.resolve(address) else { return Hit::Other };
         let stored = self.get(slot);
         let (low, high) = extent(stored, position);
         if high < position + self.window {
@@ -98,7 +102,7 @@ impl Store {
         let (mut gaps, mut false_hits) = (0, 0);
         let mut done = 0;
         // A match that was not used: its other fingerprints find it again.
-        let mut refused: Option<Found> = None;
+        let mut refused: Option<Line> = None;
         for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
             let marker = marker as usize;
             if marker < done {
@@ -108,7 +112,7 @@ impl Store {
             // In the ring, the packet's own markers come after everything that is known.
             self.index.look_up(fingerprint, start + marker as u64, hits);
             for &hit in &*hits {
-                match self.grow_hit((payload, marker, done), hit, refused.into_iter()) {
+                match self.grow_hit((payload, marker, done), hit, refused.as_slice()) {
                     Hit::Known => {}
                     Hit::Gap(null) => {
                         gaps += u64::from(null);
@@ -127,7 +131,7 @@ impl Store {
                             Err(refusal) => {
                                 settle(stored, &found, Some(refusal));
                                 // Counted again if another comes between, as ever.
-                                refused = Some(found);
+                                refused = Some(self.line(&found));
                             }
                         }
                     }
@@ -135,6 +139,11 @@ impl Store {
             }
         }
         (gaps, false_hits)
+    }
+
+    fn line(&self, found: &Found) -> Line {
+        let at = self.get(found.slot).start + u64::from(found.offset);
+        Line { base: at.wrapping_sub(found.at.into()), end: found.end() }
     }
 
     /// With several addresses for a fingerprint. Returns gaps and false hits.
@@ -150,10 +159,13 @@ impl Store {
         let start = self.geometry.place(self.end, payload.len() + 1);
         let (mut gaps, mut false_hits) = (0, 0);
         let mut candidates: Vec<Candidate> = Vec::new();
-        let mut refused: Vec<Found> = Vec::new();
+        // Those of the candidates, and of what was refused.
+        let mut known: Vec<Line> = Vec::new();
         // The newest of those refused at a place where none could be used, and the place.
         let mut newest: Vec<(usize, Refusal, Found)> = Vec::new();
         let mut next = 0;
+        // Each is a random access to memory, and so is each that is stored later.
+        self.fingerprints.iter().for_each(|&fingerprint| self.index.prefetch(fingerprint));
         for (&fingerprint, &marker) in self.fingerprints.iter().zip(&self.markers) {
             let marker = marker as usize;
             if marker < next {
@@ -163,22 +175,18 @@ impl Store {
             self.index.look_up(fingerprint, start + marker as u64, hits);
             let mut first = None;
             for &hit in &*hits {
-                let found = candidates.iter().map(|one| one.found);
-                let known = found.chain(refused.iter().copied());
-                match self.grow_hit((payload, marker, 0), hit, known) {
+                match self.grow_hit((payload, marker, 0), hit, &known) {
                     Hit::Known => {}
                     Hit::Gap(null) => {
                         gaps += u64::from(null);
                         false_hits += u64::from(!null);
                     }
                     Hit::Other => false_hits += 1,
-                    Hit::Match(found) if candidates.len() + refused.len() < MOST => {
+                    Hit::Match(found) if known.len() < MOST => {
+                        known.push(self.line(&found));
                         match judge(self, self.get(found.slot), &found, &[]) {
                             Ok(worth) => candidates.push(Candidate { found, worth }),
-                            Err(refusal) => {
-                                first = first.or(Some((refusal, found)));
-                                refused.push(found);
-                            }
+                            Err(refusal) => first = first.or(Some((refusal, found))),
                         }
                     }
                     Hit::Match(_) => {}
@@ -192,6 +200,7 @@ impl Store {
                 newest.push((marker, refusal, found));
             }
         }
+        without_lesser(&mut candidates);
         select(&candidates, most, matches);
         for found in &*matches {
             settle(self.get(found.slot), found, None);
