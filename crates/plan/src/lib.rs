@@ -85,8 +85,8 @@ pub use network::Network;
 pub use profile::{Match, Measured, Profile, Synthetic};
 pub use quantity::{BitRate, Bytes, PerSecond, Seconds};
 pub use request::{
-    Buy, Choice, Compare, Deploy, Deployed, EachIngress, Failures, Goal, Outcome, Request, run,
-    run_each_ingress,
+    Buy, Choice, Compare, Copies, Deploy, Deployed, EachIngress, Failures, Goal, Outcome, Request,
+    Taken, run, run_each_ingress,
 };
 pub use scenario::{Scenario, Text};
 pub use solution::{Prices, Solution, Solve, SolvedBy};

@@ -4,6 +4,10 @@
 //! Longer than 600 lines: a third of it describes `Request` and `Outcome`, and what fills in an
 //! outcome stands beside the fields that it fills.
 
+mod copies;
+
+pub use copies::{Copies, Taken};
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +15,7 @@ use crate::{
     BitRate, DeviceId, Error, Instance, Match, Measured, NodeId, Profile, Solution, Solve, Stage,
     Unwatched, Watch,
     baseline::{self, Comparison, Scheme},
+    emulate::Allocation,
     error::{DeviceError, SolverError, TopologyError},
     evaluate::{self, Evaluation, Footprint},
     failures::{self, Effect, Failure, InForce},
@@ -52,6 +57,12 @@ pub struct Request {
     /// free for more traffic than it is made for: at least 0 and below 1. Buckets are larger by what
     /// is left free of memory.
     pub headroom: f64,
+    /// Whether the program's optimum is taken, or the plan that is expected to save most.
+    pub taken: Taken,
+    /// Whether paths cache all of their packets, not only what the plan expects to be repeated
+    /// ([`crate::emulate::Allocation::with_all`]): for traffic that changes. Manifests only: what a
+    /// plan is worth here is what it expects.
+    pub cache_all: bool,
     /// More hours: the same network with other traffic. The plan then keeps every limit in each. For
     /// footprints only, and without partial deployment.
     pub hours: Vec<Hour>,
@@ -77,6 +88,8 @@ impl Request {
             compare: Compare::BySize,
             against: None,
             headroom: 0.0,
+            taken: Taken::Optimum,
+            cache_all: false,
             hours: Vec::new(),
             aim: Aim::Mean,
         }
@@ -215,6 +228,10 @@ pub struct Outcome {
     /// How far the choice of links may be from the best, as a share; above 0 only if
     /// [`Choice::Optimal`] reached its limits.
     pub deployment_gap: f64,
+    /// What is expected by references to all copies; `None` for other objectives than the footprint,
+    /// for several hours, and if little is computed beside a plan ([`Compare`]) and nothing was to
+    /// be chosen.
+    pub copies: Option<Copies>,
     /// The manifests.
     pub plan: Plan,
     /// Links that got [`Request::capacity`] because the topology gives them none.
@@ -275,8 +292,14 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     // What is left free is left out of what is planned with.
     let reserving = |instance: &Instance| instance.clone().reserving(request.headroom);
     let planned = reserving(&instance)?;
+    let mut copies = None;
     let (solution, warm, evaluation, hours) = if hours.is_empty() {
-        let (solution, warm) = lp::solve(&planned, &options, None, watch)?;
+        let (mut solution, warm) = lp::solve(&planned, &options, None, watch)?;
+        let more = request.comparison(&instance).is_some_and(|(_, more)| more);
+        if options.objective == Objective::Footprint && (more || request.taken == Taken::Expected) {
+            let (taken, found) = copies::choose(request, &instance, solution, watch)?;
+            (solution, copies) = (taken, Some(found));
+        }
         watch.stage(Stage::Check);
         let evaluation = evaluate::check_for(&instance, &solution, &options.objective)?;
         evaluation.holds(&instance)?;
@@ -310,12 +333,7 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     watch.stage(Stage::Manifests);
     // As far as memory reaches, buckets have room for the traffic of any hour.
     let room = hours.len().max(1) as f64 / (1.0 - request.headroom);
-    let options = manifest::Options { headroom: room, ..manifest::Options::default() };
-    let plan = match &request.against {
-        Some(old) => Plan::after(old, &instance, &solution, &options),
-        None => Plan::new(&instance, &solution, &options),
-    }?;
-    manifest::validate(&plan, &instance)?;
+    let plan = manifests(request, &instance, &solution, room)?;
     watch.proceed()?;
     watch.stage(Stage::Summary);
     let intact = Effect::of(&evaluation);
@@ -330,6 +348,7 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
         deployment: site.deployment,
         deployment_gap: site.deployment_gap,
         purchase: site.purchase,
+        copies,
         intact,
         failures,
         plan,
@@ -339,6 +358,28 @@ pub fn run(request: &Request, watch: &dyn Watch) -> Result<Outcome, Error> {
     })
 }
 
+/// The manifests of a solution, whose buckets may be larger by this factor.
+fn manifests(
+    request: &Request,
+    instance: &Instance,
+    solution: &Solution,
+    room: f64,
+) -> Result<Plan, Error> {
+    let old = request.against.as_ref();
+    if request.cache_all {
+        let allocation = Allocation::new(instance, solution)?.with_all(instance)?;
+        let allocation = allocation.with_room(instance, room);
+        return Ok(Plan::of_allocation(instance, &allocation, 1.0, old)?);
+    }
+    let options = manifest::Options { headroom: room, ..manifest::Options::default() };
+    let plan = match old {
+        Some(old) => Plan::after(old, instance, solution, &options),
+        None => Plan::new(instance, solution, &options),
+    }?;
+    manifest::validate(&plan, instance)?;
+    Ok(plan)
+}
+
 /// What is planned for, on the mean of all hours if there are several, and each of them.
 fn instances(request: &Request, watch: &dyn Watch) -> Result<(Instance, Vec<Instance>), Error> {
     let mut hours = Vec::new();
@@ -346,6 +387,7 @@ fn instances(request: &Request, watch: &dyn Watch) -> Result<(Instance, Vec<Inst
         request.scenario.build(watch)?
     } else {
         if request.objective != Objective::Footprint
+            || request.taken == Taken::Expected
             || request.deploy.is_some()
             || request.buy.is_some()
         {

@@ -46,6 +46,8 @@ pub enum Stage {
     Captures,
     /// Measuring volumes and redundancy.
     Measure,
+    /// Carrying packets with a plan that may be taken.
+    Choose,
     /// Carrying packets with one scheme.
     Emulate,
     /// Summing up.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use oncewire_packet::{CaptureReader, Dissected, Dissector, Limits, Nanos};
 use oncewire_plan::{
     Bytes, Error, Scenario, Text, Unwatched,
-    emulate::{self, Captures, NoCaptures, Request, Rules, Source},
+    emulate::{self, Captures, Choose, NoCaptures, Request, Rules, Source},
     lp,
     scenario::Redundancy,
 };
@@ -54,6 +54,8 @@ fn request(run: &Run, scenario: Scenario, source: Source, rules: Rules) -> Reque
         replan: None,
         reroute: None,
         headroom: 0.0,
+        cache_all: false,
+        choose: Choose::Expected,
         compare: false,
         measure: false,
     }

@@ -61,6 +61,15 @@ pub(crate) struct PlanArgs {
     /// Share of every device's memory and operations to leave free, for more traffic than planned
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0%")]
     pub(crate) headroom: f64,
+    /// Which plan to take: the program's optimum, which counts each match with the first copy of its
+    /// bytes, or the plan that is expected to save most when packets refer to any copy, as nodes and
+    /// `emulate` do
+    #[arg(long, value_name = "PLAN", value_enum, default_value = "optimum")]
+    pub(crate) choose: TakenName,
+    /// Let each path cache all of its packets, not only those that the plan expects to be repeated:
+    /// for traffic that changes. Shows in manifests only
+    #[arg(long)]
+    pub(crate) cache_all: bool,
     /// What one plan for several --traffic or --profile is to be good at
     #[arg(long, value_enum, default_value = "mean")]
     pub(crate) aim: AimName,
@@ -109,7 +118,7 @@ Examples:
   oncewire emulate sprint.json --endpoints 5 --access 2
   oncewire emulate sprint.json --endpoints 5 --access 2 --loss 0.1% --replan 2
   oncewire emulate isp.json --capture monday.pcap --prefixes pops.txt \\
-    --ingress Chicago
+    --ingress Chicago --manifests plan.json
   oncewire emulate geant.json --traffic demands --flash-crowd 4s:volume=3
 
 Every packet that leaves the network is compared with the one that entered; the
@@ -178,6 +187,17 @@ pub(crate) struct EmulateArgs {
     /// planned
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0%", conflicts_with = "plan")]
     pub(crate) headroom: f64,
+    /// Let each path cache all of its packets, not only those that the plan expects to be repeated:
+    /// for traffic that changes
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) cache_all: bool,
+    /// What decides between plans: what is expected of them, or the packets, which are carried once
+    /// with each [default: packets for captures, else expected]
+    #[arg(long, value_name = "BY", value_enum, conflicts_with = "plan")]
+    pub(crate) choose: Option<ChooseName>,
+    /// Write the plan that was carried to this file, for --plan and for `plan --against`
+    #[arg(long, value_name = "FILE", conflicts_with = "plan")]
+    pub(crate) manifests: Option<PathBuf>,
     /// Skip the comparison with hop-by-hop elimination and Ideal
     #[arg(long)]
     pub(crate) quick: bool,
@@ -380,6 +400,22 @@ pub(crate) enum RulesName {
     /// As in the paper: only bytes that did not match; the last copy; a queue for each path and
     /// device
     Published,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChooseName {
+    /// The plan that is expected to save most, by references to all copies
+    Expected,
+    /// The plan with which these packets save most
+    Packets,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TakenName {
+    /// The program's optimum
+    Optimum,
+    /// The plan that is expected to save most, by references to all copies
+    Expected,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

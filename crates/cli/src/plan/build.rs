@@ -115,6 +115,10 @@ fn document(
         footprint_after: footprint.after(),
         reduction: footprint.reduction(),
         of_ideal: ideal.map(|ideal| share(footprint.reduction(), ideal)),
+        by_all_copies: outcome.copies.map(|copies| match copies.taken {
+            true => copies.best,
+            false => copies.optimum,
+        }),
         utilization_before: utilization.map(|both| both[0]),
         utilization_after: utilization.map(|both| both[1]),
     };
@@ -123,6 +127,13 @@ fn document(
     }
     if let Some(worst) = &worst_failures {
         verdict.headline = format!("{} {}", verdict.headline, failing::headline(worst));
+    }
+    if let Some(copies) = &outcome.copies {
+        if copies.taken {
+            verdict.headline = format!("{} {}", verdict.headline, choice::taken(copies));
+        } else {
+            notes.extend(choice::offer(copies));
+        }
     }
     if let Some(note) = coding_note(instance) {
         notes.push(note);
@@ -235,6 +246,7 @@ pub(super) fn singles(scenario: &Scenario, outcome: &EachIngress, watch: &Progre
             footprint_after: before - saved,
             reduction: share(saved, before),
             of_ideal: Some(share(share(saved, before), ideal)),
+            by_all_copies: None,
             utilization_before: None,
             utilization_after: None,
         },

@@ -1,9 +1,9 @@
 //! Which scheme to use, in words and numbers.
 
 use super::document::{Choice, Limited, Standing};
-use oncewire_plan::Instance;
 use oncewire_plan::baseline::{Scheme, Within};
 use oncewire_plan::verdict::{self, Loads, Verdict};
+use oncewire_plan::{Copies, Instance};
 use oncewire_report::{Unit, format};
 
 /// Hop-by-hop's encoders keep up if they fingerprint this share of the packets.
@@ -128,6 +128,27 @@ pub(super) fn reasons(choice: &Choice) -> Vec<String> {
         reasons.push("At which load the winner changes takes more plans: --compare all.".into());
     }
     reasons
+}
+
+/// Share of what a plan is expected to save by which another must do better to be offered.
+const WORTH_A_WORD: f64 = 0.01;
+
+/// That another plan is expected to save more by references to all copies, if one is.
+pub(super) fn offer(copies: &Copies) -> Option<String> {
+    (copies.best > (1.0 + WORTH_A_WORD) * copies.optimum).then(|| format!(
+        "By references to all copies, as nodes have them, this plan is expected to save {:.1} %, another {:.1} %: --choose expected.",
+        100.0 * copies.optimum,
+        100.0 * copies.best
+    ))
+}
+
+/// What the plan that was taken instead of the optimum is expected to save.
+pub(super) fn taken(copies: &Copies) -> String {
+    format!(
+        "By references to all copies, as nodes and `emulate` have them, it is expected to save {:.1} %, the program's optimum {:.1} %.",
+        100.0 * copies.best,
+        100.0 * copies.optimum
+    )
 }
 
 fn percent(share: f64) -> String {

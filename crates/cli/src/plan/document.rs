@@ -69,6 +69,9 @@ pub(crate) struct Verdict {
     pub(crate) reduction: f64,
     /// Share of the savings of hop-by-hop elimination without limits; none with --quick.
     pub(crate) of_ideal: Option<f64>,
+    /// Share of the footprint that this plan is expected to save if packets refer to any copy of
+    /// repeated bytes, as nodes and `emulate` do; none if that was not computed.
+    pub(crate) by_all_copies: Option<f64>,
     /// Highest utilization of a link whose capacity is known.
     pub(crate) utilization_before: Option<f64>,
     pub(crate) utilization_after: Option<f64>,

@@ -16,6 +16,7 @@ pub(crate) mod watch;
 
 use crate::args::plan::{
     AimName, CompareName, FailuresName, ObjectiveName, PlanArgs, SolverName, StrategyName,
+    TakenName,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Output, finish};
@@ -27,7 +28,7 @@ use oncewire_plan::lp::{Aim, Method, Objective};
 use oncewire_plan::manifest::Plan;
 use oncewire_plan::placement::Strategy;
 use oncewire_plan::ra::file::RouteFile;
-use oncewire_plan::{BitRate, Choice, Compare, Deploy, Error, Failures, Network, Request};
+use oncewire_plan::{BitRate, Choice, Compare, Deploy, Error, Failures, Network, Request, Taken};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use watch::Progress;
@@ -70,6 +71,11 @@ fn check_each_ingress(args: &PlanArgs) -> Outcome {
             "--single all makes a plan for each ingress in turn: there is no one plan for --manifests or --against",
         ));
     }
+    if args.choose == TakenName::Expected {
+        return Err(Failure::usage(
+            "--single all makes a plan for each ingress in turn, with the program's optimum: leave --choose out, or name one node",
+        ));
+    }
     if args.objective != ObjectiveName::Footprint {
         return Err(Failure::usage(
             "--single all compares footprints: leave --objective out, or name one node",
@@ -79,6 +85,13 @@ fn check_each_ingress(args: &PlanArgs) -> Outcome {
 }
 
 fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
+    if args.choose == TakenName::Expected
+        && (args.objective != ObjectiveName::Footprint || !scenario.hours.is_empty())
+    {
+        return Err(Failure::usage(
+            "--choose expected is for the footprint of one hour: leave --objective out, and give one --traffic and --profile",
+        ));
+    }
     let choice = match args.strategy {
         StrategyName::Paths => Choice::Ranked(Strategy::Paths),
         StrategyName::Volume => Choice::Ranked(Strategy::VolumeDistance),
@@ -116,6 +129,11 @@ fn request(args: &PlanArgs, scenario: &Scenario) -> Outcome<Request> {
         },
         against: args.against.as_deref().map(read_plan).transpose()?,
         headroom: args.headroom,
+        taken: match args.choose {
+            TakenName::Optimum => Taken::Optimum,
+            TakenName::Expected => Taken::Expected,
+        },
+        cache_all: args.cache_all,
         hours: scenario.hours.clone(),
         aim: match args.aim {
             AimName::Mean => Aim::Mean,

@@ -86,6 +86,7 @@ impl Watch for Progress {
             Stage::Manifests => "making manifests",
             Stage::Captures => "looking through the captures",
             Stage::Measure => "measuring volumes and redundancy",
+            Stage::Choose => "trying plans",
             Stage::Summary => "summing up",
             _ => return,
         };

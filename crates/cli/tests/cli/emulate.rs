@@ -289,6 +289,40 @@ fn plans_are_carried_out() {
 }
 
 #[test]
+fn packets_of_a_capture_choose_the_plan_and_it_can_be_written() {
+    let dir = Dir::new();
+    let map = dir.write("ring.json", MAP.as_bytes());
+    let file = dir.write("a.pcap", &capture()).display().to_string();
+    let plan = dir.join("plan.json").display().to_string();
+    let of_capture = ["--capture", &file, "--epochs", "2", "--quick"];
+    let first = document(&map, &[&of_capture[..], &["--manifests", &plan]].concat());
+    let plans = first["plans"].as_array().expect("plans");
+    assert!(plans.len() > 1, "{plans:?}");
+    let number = |plan: &Value, field: &str| plan[field].as_f64();
+    let tried = || plans.iter().filter_map(|plan| number(plan, "reduction"));
+    let taken: Vec<&Value> = plans.iter().filter(|plan| plan["taken"] == true).collect();
+    assert_eq!(taken.len(), 1);
+    if tried().count() > 0 {
+        let best = tried().fold(f64::MIN, f64::max);
+        assert_eq!(number(taken[0], "reduction"), Some(best));
+        assert!((reduction(&first, "SmartRE") - best).abs() < 1e-9);
+    }
+    let again = document(&map, &[&of_capture[..], &["--plan", &plan]].concat());
+    let both = [&first, &again].map(|document| reduction(document, "SmartRE"));
+    assert!((both[0] - both[1]).abs() < 1e-3, "{both:?}");
+    assert_eq!(again["plans"].as_array().map(Vec::len), Some(0));
+    // Without packets that decide, and with a plan that is given, nothing is tried.
+    let expected = document(&map, &[&of_capture[..], &["--choose", "expected"]].concat());
+    let plans = expected["plans"].as_array().expect("plans");
+    assert!(plans.iter().all(|plan| plan["reduction"].is_null()));
+    for option in [&["--manifests", "x"][..], &["--choose", "packets"], &["--cache-all"]] {
+        let ran = emulate(&map, &[&of_capture[..], &["--plan", &plan], option].concat());
+        assert_eq!(ran.code, Some(2), "{option:?}");
+        assert!(ran.err.contains(option[0]) && ran.err.contains("--plan"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn wrong_options() {
     let dir = Dir::new();
     let map = dir.write("ring.json", MAP.as_bytes());

@@ -49,7 +49,7 @@ fn command(dir: &Dir, line: &str, out: &Path) -> Vec<OsString> {
 
 /// Each command and option that writes a file, with each way to read one. The first name is the
 /// input to overwrite.
-const OVERWRITING: [(&str, &str); 30] = [
+const OVERWRITING: [(&str, &str); 31] = [
     ("data", "pack @data -o OUT"),
     ("data", "pack --base @data @table -o OUT"),
     ("table", "pack --sampler samplebyte:@table @data -o OUT"),
@@ -73,6 +73,7 @@ const OVERWRITING: [(&str, &str); 30] = [
     ("table", "plan @map --against @table --manifests OUT"),
     ("map", "emulate @map --measured OUT"),
     ("capture", "emulate @map --capture @capture --measured OUT"),
+    ("capture", "emulate @map --capture @capture --manifests OUT"),
     ("prefixes", "emulate @map --capture @capture --prefixes @prefixes --measured OUT"),
     ("table", "emulate @map --plan @table --measured OUT"),
     ("traffic", "emulate @map --traffic @traffic --measured OUT"),
@@ -220,7 +221,7 @@ fn two_outputs_are_two_files() {
 }
 
 /// Commands that write a file.
-const WRITING: [&str; 8] = [
+const WRITING: [&str; 9] = [
     "pack @data -o OUT",
     "unpack @pack -o OUT",
     "train @data --random 0 -o OUT",
@@ -229,6 +230,7 @@ const WRITING: [&str; 8] = [
     "plan @map --traffic demands --quick --report OUT",
     "plan @map --traffic demands --quick --manifests OUT",
     "emulate @map --traffic demands --quick --scale 0.01% --epochs 2 --measured OUT",
+    "emulate @map --traffic demands --quick --scale 0.01% --epochs 2 --manifests OUT",
 ];
 
 #[test]

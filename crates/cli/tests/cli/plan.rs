@@ -146,7 +146,7 @@ fn files_beside_the_topology() {
 fn numbers_out_of_range() {
     let dir = Dir::new();
     let map = dir.write("map.json", MAP.as_bytes());
-    let cases: [(&[&str], &[&str]); 25] = [
+    let cases: [(&[&str], &[&str]); 27] = [
         (&["--reduce", "7"], &["map.json", "7 PoPs", "2 to 6"]),
         (&["--reduce", "0"], &["0 PoPs", "2 to 6"]),
         (&["--endpoints", "7"], &["map.json", "7 PoPs", "2 to 6"]),
@@ -171,6 +171,8 @@ fn numbers_out_of_range() {
         (&["--single", "zeta"], &["no traffic enters at \"zeta\"", "Beta"]),
         (&["--single", "Alpha"], &["label of several"]),
         (&["--single", "all", "--manifests", "plan"], &["no one plan"]),
+        (&["--single", "all", "--choose", "expected"], &["--choose", "name one node"]),
+        (&["--choose", "expected", "--objective", "link-load"], &["--choose", "footprint"]),
         (&["--report", "-"], &["--report", "name a file"]),
     ];
     for (args, words) in cases {
@@ -353,6 +355,39 @@ fn manifests_can_be_read_back() {
     // Truncated, it is not a plan.
     std::fs::write(first, &text(second)[..200]).expect("written");
     plan(&map, &["--against", first]).fails(3, &["first.json", "not a plan"]);
+}
+
+#[test]
+fn the_plan_that_is_expected_to_save_most_can_be_taken() {
+    let dir = Dir::new();
+    let map = dir.write("map.json", MAP.as_bytes());
+    // Devices that can cache everything and decode little.
+    let tight = ["--interior-memory", "60GB", "--edge-memory", "60GB", "--operations", "80000"];
+    let of = |more: &[&str]| document(&map, &[&tight[..], more].concat());
+    let number = |document: &Value, field: &str| {
+        document["verdict"][field].as_f64().unwrap_or_else(|| panic!("no {field}"))
+    };
+    let optimum = of(&[]);
+    let file = dir.join("plan.json").display().to_string();
+    let expected = of(&["--choose", "expected", "--manifests", &file]);
+    // By the program, the optimum is best; by all copies, the other.
+    assert!(number(&optimum, "reduction") > number(&expected, "reduction"));
+    assert!(number(&optimum, "by_all_copies") < number(&expected, "by_all_copies"));
+    assert!(optimum["notes"].to_string().contains("--choose expected"), "{}", optimum["notes"]);
+    assert!(expected["solution"]["gap"].as_f64() > Some(0.0));
+    // The plan is what manifests say.
+    let covered = |path: &str| -> f64 {
+        let plan: Value = serde_json::from_slice(&read(Path::new(path))).expect("JSON");
+        let paths = plan["paths"].as_array().expect("paths").clone();
+        let end = |path: &Value| {
+            let ranges = path["ranges"].as_array().expect("ranges");
+            ranges.last().map_or(0.0, |range| range[1].as_f64().expect("an end"))
+        };
+        paths.iter().map(end).sum::<f64>() / paths.len() as f64 / 2f64.powi(32)
+    };
+    let some = covered(&file);
+    of(&["--choose", "expected", "--cache-all", "--manifests", &file]);
+    assert!(some < 0.99 && covered(&file) > 0.999, "{some} {}", covered(&file));
 }
 
 #[test]

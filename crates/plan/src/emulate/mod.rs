@@ -5,6 +5,7 @@
 //! downstream can decode. Devices cache by hash range and decode packets they hold. At the egress
 //! it is compared with what entered. `docs/PLANNERS.md`, "Emulation", defines the mechanisms.
 
+mod choose;
 mod dynamics;
 mod engine;
 mod link;
@@ -12,7 +13,7 @@ mod planner;
 mod report;
 mod request;
 mod reroute;
-mod spread;
+pub(crate) mod spread;
 #[cfg(test)]
 mod tests;
 pub mod workload;
@@ -22,6 +23,7 @@ pub use crate::engine::{
     MAX_COPIES, MAX_MATCHES, MAX_PAYLOAD, Packet, Queues, Refusals, Rules, Share, Shim, ShimError,
     Spec,
 };
+pub use choose::{Choose, Offered};
 pub use dynamics::{Change, Event, Observed, Replanner, Replanning, Rollout};
 pub use engine::{Emulation, Scheme, Settings};
 pub use report::{DeviceReport, EpochReport, IngressReport, Report, Traffic};
@@ -29,3 +31,4 @@ pub use request::{
     Captured, Captures, FlashCrowd, NoCaptures, Outcome, Replan, Request, Reroute, Run, Source, run,
 };
 pub use reroute::reroute;
+pub use spread::Limits;

@@ -2,7 +2,10 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use super::{Allocation, Observed, Replanner, Rules, spread};
+use super::{
+    Allocation, Observed, Replanner,
+    spread::{self, Style},
+};
 use crate::{Error, Instance, LinkId, Unwatched, lp::WarmStart, measure::Measurement};
 
 /// Makes new plans from what ingresses measure.
@@ -11,8 +14,7 @@ pub(super) struct Planner {
     pub(super) warm: Option<WarmStart>,
     /// Routes of the last plan that are not the instance's.
     pub(super) routes: Vec<(u32, Box<[LinkId]>)>,
-    pub(super) headroom: f64,
-    pub(super) rules: Rules,
+    pub(super) style: Style,
     pub(super) made: Rc<Cell<u32>>,
 }
 
@@ -36,7 +38,7 @@ impl Replanner for Planner {
             }
         }
         let (allocation, warm) =
-            spread::allocate(&instance, self.headroom, self.rules, self.warm.as_ref(), &Unwatched)?;
+            spread::allocate(&instance, self.style, self.warm.as_ref(), &Unwatched)?;
         self.warm = Some(warm);
         self.made.set(self.made.get() + 1);
         Ok(Some(allocation))

@@ -7,9 +7,10 @@ use oncewire_packet::{Dissected, Nanos, prefix::Prefixes};
 
 use super::{
     Allocation, Emulation, Packet, Replanning, Report, Rollout, Rules, Scheme, Settings, Share,
+    choose::{self, Choose, Offered},
     planner::Planner,
     reroute::reroute,
-    spread,
+    spread::Style,
     workload::{self, Crowd, Drift, Egresses, FromCapture, Ingresses, Mapped, TimeScale},
 };
 use crate::{
@@ -59,10 +60,23 @@ pub struct Request {
     /// Share of every device's memory and operations, and of every packet store, that plans leave
     /// free ([`crate::Request::headroom`]). For plans that are made here.
     pub headroom: f64,
+    /// Whether paths cache all of their packets, not only what a plan expects to be repeated
+    /// ([`Allocation::with_all`]): for traffic that changes. For plans that are made here.
+    pub cache_all: bool,
+    /// Which of several plans to take, if one is made here. Of those that are made during the run, it
+    /// is always the one that is expected to save most.
+    pub choose: Choose,
     /// Also run hop-by-hop elimination and the unlimited Ideal.
     pub compare: bool,
     /// Measure volumes and redundancy of the packets that are carried.
     pub measure: bool,
+}
+
+impl Request {
+    /// How plans are made.
+    pub(super) fn style(&self) -> Style {
+        Style { headroom: self.headroom, cache_all: self.cache_all, rules: self.rules }
+    }
 }
 
 /// Where packets come from.
@@ -159,8 +173,24 @@ pub struct Outcome {
     pub captured: Option<Captured>,
     /// The plan's run, then those it is compared with.
     pub runs: Vec<Run>,
+    /// The plans that there were to choose from; empty if one was given.
+    pub offered: Vec<Offered>,
+    /// The plan that was carried, for the part of the network that was emulated.
+    pub allocation: Allocation,
     /// What was measured, for the whole network: set if [`Request::measure`] is.
     pub measured: Option<Measurement>,
+}
+
+impl Outcome {
+    /// The plan that was carried, for the whole network: with volumes and memories that are not
+    /// scaled. Of captures that enter at one ingress it is that ingress's, with its share of devices.
+    ///
+    /// # Errors
+    /// A plan that cannot be a document: names that are too long.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let whole = self.instance.clone().scaled(1.0 / self.scale)?;
+        Ok(Plan::of_allocation(&whole, &self.allocation, 1.0 / self.scale, None)?)
+    }
 }
 
 /// What captures contain.
@@ -188,7 +218,7 @@ pub struct Run {
 }
 
 /// Packets of a run; made or read again for each scheme.
-enum Traffic {
+pub(super) enum Traffic {
     Synthetic(Box<workload::Settings>),
     Captured { ingresses: Ingresses, egresses: Egresses, times: TimeScale },
 }
@@ -231,13 +261,12 @@ pub fn run<C: Captures>(
         // An error now, not after a plan is made.
         reroute(&instance, nanoseconds(after), nanoseconds(notice))?;
     }
-    let (allocation, warm) = match &request.plan {
-        Some(plan) => (allocation_of(plan, &instance, scale)?, None),
+    let (allocation, warm, offered) = match &request.plan {
+        Some(plan) => (allocation_of(plan, &instance, scale)?, None, Vec::new()),
         None => {
-            watch.stage(Stage::Solve);
-            let (allocation, warm) =
-                spread::allocate(&instance, request.headroom, request.rules, None, watch)?;
-            (allocation, Some(warm))
+            let (allocation, warm, offered) =
+                choose::choose(request, &instance, &traffic, captures, watch)?;
+            (allocation, Some(warm), offered)
         }
     };
     let allocation = match &traffic {
@@ -251,7 +280,7 @@ pub fn run<C: Captures>(
         _ => allocation,
     };
     let schemes = [
-        ("SmartRE", Scheme::Planned(allocation)),
+        ("SmartRE", Scheme::Planned(allocation.clone())),
         ("hop-by-hop", Scheme::HopByHop),
         ("Ideal", Scheme::Ideal),
     ];
@@ -275,7 +304,7 @@ pub fn run<C: Captures>(
         measured = measured.or(found.map(|found| found.scaled(1.0 / scale)));
     }
     watch.stage(Stage::Summary);
-    Ok(Outcome { instance, scale, captured, runs, measured })
+    Ok(Outcome { instance, scale, captured, runs, offered, allocation, measured })
 }
 
 /// The part of the network that is emulated with synthetic packets, and their settings.
@@ -419,7 +448,7 @@ fn allocation_of(plan: &Plan, instance: &Instance, scale: f64) -> Result<Allocat
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything a run depends on")]
-fn carry<C: Captures>(
+pub(super) fn carry<C: Captures>(
     request: &Request,
     instance: &Instance,
     name: &'static str,
@@ -451,8 +480,7 @@ fn carry<C: Captures>(
             instance: instance.clone(),
             warm: warm.cloned(),
             routes: Vec::new(),
-            headroom: request.headroom,
-            rules: request.rules,
+            style: request.style(),
             made: Rc::clone(&made),
         });
     }

@@ -6,9 +6,10 @@ use super::checks::{check_memory, check_name, check_range, check_room, check_ver
 use super::options::Options;
 use super::range::Range;
 use super::room::{Room, shares};
-use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER};
+use super::{DeviceManifest, Entry, IngressManifest, MAX_HOPS, MAX_NUMBER, SPACE};
 use crate::{
-    DeviceId, HeaderHash, Instance, NodeId, PathId, Seconds, Solution,
+    DeviceId, HeaderHash, Instance, NodeId, PathId, Seconds, Solution, SolvedBy,
+    engine::Allocation,
     error::{ManifestError, PathFault, Unfit},
 };
 
@@ -203,6 +204,12 @@ impl Plan {
         solution: &Solution,
         options: &Options,
     ) -> Result<Self, ManifestError> {
+        let ids = Self::ids_after(old, instance);
+        Self::build(instance, solution, &Options { version: old.version + 1, ..*options }, ids)
+    }
+
+    /// Ids of the instance's paths in a plan that comes after `old`.
+    fn ids_after(old: &Plan, instance: &Instance) -> Vec<PathId> {
         let names = device_names(instance);
         let known: HashMap<(&str, u16, &str, Vec<&str>), PathId> = old
             .paths
@@ -232,7 +239,64 @@ impl Plan {
                 }
             });
         }
-        Self::build(instance, solution, &Options { version: old.version + 1, ..*options }, ids)
+        ids
+    }
+
+    /// The plan with the ranges and buckets of an allocation, whose buckets are multiplied by `factor`:
+    /// those of an emulation at a scale of 1 / `factor`. It comes after `old`, if there is one. What is
+    /// too small for a range or a bucket is left out, and buckets shrink as in [`Plan::new`].
+    ///
+    /// # Errors
+    /// An allocation of another instance.
+    pub fn of_allocation(
+        instance: &Instance,
+        allocation: &Allocation,
+        factor: f64,
+        old: Option<&Plan>,
+    ) -> Result<Self, ManifestError> {
+        if allocation.paths() != instance.paths.len() {
+            let (shares, hops) = (allocation.paths(), instance.paths.len());
+            return Err(Unfit::Shares { shares, hops }.into());
+        }
+        let mut at_device = vec![0.0; instance.devices.len()];
+        let mut at_store = vec![0.0; instance.store_count()];
+        let store = |path: &crate::Path| instance.ingresses[path.ingress as usize].store as usize;
+        for (number, path) in instance.paths.iter().enumerate() {
+            for share in allocation.shares(number as u32) {
+                at_device[share.device] += share.bytes as f64 * factor;
+                at_store[store(path)] += share.bytes as f64 * factor;
+            }
+        }
+        let fits = |memory: f64, used: f64| match used > 0.0 {
+            true => (memory.floor() / used * (1.0 - 1e-10)).min(1.0),
+            false => 1.0,
+        };
+        let options = Options::default();
+        let smallest = (options.smallest * SPACE as f64).ceil() as u64;
+        let ranges = |number: usize, path: &crate::Path| -> Box<[Range]> {
+            let of_store = fits(instance.store_memory(store(path)).0, at_store[store(path)]);
+            let most = (instance.coded(path.ingress as usize) * SPACE as f64) as u64;
+            let (mut ranges, mut at) = (Vec::new(), 0);
+            for share in allocation.shares(number as u32) {
+                let device = &instance.devices[share.device];
+                let part = of_store.min(fits(device.memory, at_device[share.device]));
+                let bytes = (share.bytes as f64 * factor * part).min(MAX_NUMBER as f64) as u64;
+                let hop = path.hops.iter().position(|hop| hop.device == share.device);
+                let length = (share.to - share.from).min(most.saturating_sub(at));
+                let Some(hop) = hop.filter(|_| length >= smallest && bytes > 0) else { continue };
+                ranges.push(Range { hop: hop as u32, from: at, to: at + length, bytes });
+                at += length;
+            }
+            ranges.into()
+        };
+        let ranges = instance.paths.iter().enumerate().map(|(number, path)| ranges(number, path));
+        let ids = match old {
+            Some(old) => Self::ids_after(old, instance),
+            None => PathId::first(instance.paths.len()).collect(),
+        };
+        let version = old.map_or(options.version, |old| old.version + 1);
+        let method = SolvedBy::Given.to_string();
+        Self::assemble(instance, &Options { version, ..options }, method, ids, ranges.collect())
     }
 
     /// The same plan with another version.
@@ -257,22 +321,29 @@ impl Plan {
         options.check()?;
         let names = device_names(instance);
         let room = Room::new(instance, solution, options, &names)?;
-        let paths = instance.paths.iter().zip(ids).enumerate().map(|(number, (path, id))| {
-            Ok(PlannedPath {
+        let ranges =
+            |number| room.ranges(instance, number, shares(instance, solution, number)?, &names);
+        let ranges = (0..instance.paths.len()).map(ranges).collect::<Result<_, Unfit>>()?;
+        Self::assemble(instance, options, solution.method.to_string(), ids, ranges)
+    }
+
+    fn assemble(
+        instance: &Instance,
+        options: &Options,
+        method: String,
+        ids: Vec<PathId>,
+        ranges: Vec<Box<[Range]>>,
+    ) -> Result<Self, ManifestError> {
+        let paths =
+            instance.paths.iter().zip(ids).zip(ranges).map(|((path, id), ranges)| PlannedPath {
                 id,
                 ingress: path.ingress,
                 egress: instance.network.nodes[path.egress].id.clone(),
                 hops: path.hops.iter().map(|hop| hop.device).collect(),
-                ranges: room.ranges(
-                    instance,
-                    number,
-                    shares(instance, solution, number)?,
-                    &names,
-                )?,
-            })
-        });
-        let paths = paths.collect::<Result<_, Unfit>>()?;
-        let devices = names
+                ranges,
+            });
+        let paths = paths.collect();
+        let devices = device_names(instance)
             .into_iter()
             .zip(&instance.devices)
             .map(|(name, device)| PlannedDevice { name, memory: whole(device.memory) })
@@ -290,7 +361,7 @@ impl Plan {
             epoch: instance.epoch,
             headroom: options.headroom,
             smallest: options.smallest,
-            method: solution.method.to_string(),
+            method,
             derivation: instance.network.derivation.clone(),
         };
         Self::checked(

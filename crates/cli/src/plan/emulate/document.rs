@@ -8,8 +8,9 @@ use crate::format::count_of;
 use crate::quantity::bytes;
 use crate::stdout as output;
 use crate::terminal::Page;
-use oncewire_plan::emulate::Report;
+use oncewire_plan::emulate::{Limits, Offered, Outcome, Report};
 use oncewire_plan::{Instance, NodeId};
+use oncewire_report::format::number;
 use oncewire_report::{self as presented, Block, Cell, Section, Summary, Table, TableView, Unit};
 use serde::Serialize;
 use std::io;
@@ -38,6 +39,8 @@ pub(super) struct Document {
     settings: Vec<(String, String)>,
     headline: String,
     schemes: Vec<Run>,
+    /// Plans that there were to choose from; none if one was given.
+    plans: Vec<PlanLine>,
     packets: u64,
     bytes: u64,
     delivered: u64,
@@ -73,6 +76,17 @@ pub(super) struct Run {
     epochs: Vec<EpochLine>,
     replans: u32,
     seconds: f64,
+}
+
+/// A plan that could be taken.
+#[derive(Serialize)]
+struct PlanLine {
+    /// With which limits it was made.
+    limits: String,
+    expected: f64,
+    /// What the packets saved with it, if they decided.
+    reduction: Option<f64>,
+    taken: bool,
 }
 
 #[derive(Serialize)]
@@ -155,12 +169,13 @@ impl Run {
 pub(super) fn document(
     args: &EmulateArgs,
     scenario: &Scenario,
-    instance: &Instance,
+    outcome: &Outcome,
     traffic: &Traffic,
     report: &Report,
     schemes: Vec<Run>,
     mut notes: Vec<String>,
 ) -> Document {
+    let instance = &outcome.instance;
     let of_captures = matches!(traffic.kind, Kind::Captures { .. });
     notes.insert(0, fate(report));
     if args.reroute.is_some() && report.undecodable > 0 {
@@ -184,6 +199,7 @@ pub(super) fn document(
             .cloned()
             .collect(),
         headline: headline(&schemes),
+        plans: outcome.offered.iter().map(plan_line).collect(),
         packets: report.packets,
         bytes: report.bytes,
         delivered: report.delivered,
@@ -214,6 +230,35 @@ pub(super) fn document(
     }
 }
 
+fn plan_line(offered: &Offered) -> PlanLine {
+    PlanLine {
+        limits: match offered.limits {
+            Limits::Own => "those of the devices: the program's optimum".into(),
+            Limits::Operations(round) => {
+                format!("fewer operations at busy devices, lowered {}", times(round))
+            }
+            Limits::Memory(share) => {
+                format!("at most {} of the memory that the optimum fills", percent(share))
+            }
+        },
+        expected: offered.expected,
+        reduction: offered.emulated,
+        taken: offered.taken,
+    }
+}
+
+fn times(count: usize) -> String {
+    match count {
+        1 => "once".into(),
+        2 => "twice".into(),
+        count => format!("{count} times"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    number(share, presented::Unit::Share)
+}
+
 /// What the plan saved, beside what it expected and what could be saved at most.
 fn headline(schemes: &[Run]) -> String {
     let ours = &schemes[0];
@@ -226,6 +271,10 @@ fn headline(schemes: &[Run]) -> String {
         schemes.iter().find(|run| run.name == "Ideal").filter(|ideal| ideal.reduction > 0.0)
     {
         headline += &format!("; Ideal saves {:.1} %", 100.0 * ideal.reduction);
+    }
+    if let Some(hop) = schemes.iter().find(|run| run.name == "hop-by-hop") {
+        let winner = if hop.reduction > ours.reduction { hop.name } else { ours.name };
+        headline += &format!(", hop-by-hop {:.1} %: {winner} wins", 100.0 * hop.reduction);
     }
     headline + "."
 }
@@ -315,6 +364,9 @@ impl Document {
             sections.push(Section::new(view.table.id, title).with(Block::Table(view)))
         };
         add("Schemes", self.schemes_table().into());
+        if self.plans.len() > 1 {
+            add("Plans to choose from", self.plans_table().into());
+        }
         if let Some(run) = self.schemes.first() {
             add("Epochs of the plan", TableView { rows: Some(4 * ROWS), ..epochs(run).into() });
         }
@@ -404,6 +456,25 @@ impl Document {
         ];
         let caption = "Footprint reduction, shims counted, after the first epoch";
         Table::new("schemes", caption, &columns, self.schemes.iter().map(row).collect())
+    }
+
+    fn plans_table(&self) -> Table {
+        let row = |plan: &PlanLine| {
+            vec![
+                plan.limits.clone().into(),
+                plan.expected.into(),
+                plan.reduction.into(),
+                if plan.taken { "yes" } else { "" }.into(),
+            ]
+        };
+        let columns = [
+            ("limits", Unit::Text),
+            ("expected", Unit::Share),
+            ("packets", Unit::Share),
+            ("taken", Unit::Text),
+        ];
+        let caption = "Footprint reduction by the limits that plans were made with";
+        Table::new("plans", caption, &columns, self.plans.iter().map(row).collect())
     }
 
     fn links_table(&self) -> Table {

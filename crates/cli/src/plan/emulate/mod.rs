@@ -5,7 +5,7 @@ pub(super) mod traffic;
 
 use super::scenario::{self, Scenario};
 use super::watch::Progress;
-use crate::args::plan::{EmulateArgs, RulesName};
+use crate::args::plan::{ChooseName, EmulateArgs, RulesName};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Destination, Outputs};
 use crate::quantity::bytes;
@@ -14,7 +14,7 @@ use crate::{stdout, terminal};
 use document::{Run, document};
 use oncewire_packet::prefix::Prefixes;
 use oncewire_plan::emulate::workload::Drift;
-use oncewire_plan::emulate::{self, FlashCrowd, Replan, Report, Request, Reroute, Rules};
+use oncewire_plan::emulate::{self, Choose, FlashCrowd, Replan, Report, Request, Reroute, Rules};
 use oncewire_plan::error::EmulationError;
 use oncewire_plan::{Error, Seconds, Stage};
 use std::path::Path;
@@ -35,7 +35,13 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
         Outputs::beside(captures.into_iter().chain(args.scenario.inputs()).chain(files))?;
     let measured =
         args.measured.as_deref().map(|path| outputs.file("--measured", Some(path))).transpose()?;
-    let measured = measured.map(Destination::open).transpose()?;
+    let manifests = args
+        .manifests
+        .as_deref()
+        .map(|path| outputs.file("--manifests", Some(path)))
+        .transpose()?;
+    let open = |file: Option<Destination>| file.map(Destination::open).transpose();
+    let (measured, manifests) = (open(measured)?, open(manifests)?);
     let watch = Progress::new();
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.one_hour()?;
@@ -63,6 +69,10 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
         file.write(found.to_text(&outcome.instance).as_bytes())?;
         file.finish()?;
     }
+    if let Some(mut file) = manifests {
+        file.write(outcome.plan()?.to_json().as_bytes())?;
+        file.finish()?;
+    }
     mapping_notes(outcome.runs.first().and_then(|run| run.mapped.as_ref()), &mut notes);
     let runs = outcome
         .runs
@@ -72,8 +82,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Outcome {
         .collect();
     let (_, planned) = carried.first().ok_or_else(|| Failure::failed("nothing was carried"))?;
     let traffic = Traffic::describe(args, &outcome);
-    let document =
-        document(args, &scenario, &outcome.instance, &traffic, &planned.report, runs, notes);
+    let document = document(args, &scenario, &outcome, &traffic, &planned.report, runs, notes);
     if args.json {
         return stdout::json(&document);
     }
@@ -128,6 +137,13 @@ fn request(args: &EmulateArgs, scenario: &Scenario) -> Outcome<Request> {
         replan: args.replan.map(replan),
         reroute: args.reroute.map(|after| Reroute { after, notice: args.notice }),
         headroom: args.headroom,
+        cache_all: args.cache_all,
+        choose: match args.choose {
+            Some(ChooseName::Packets) => Choose::Packets,
+            Some(ChooseName::Expected) => Choose::Expected,
+            None if args.capture.is_empty() => Choose::Expected,
+            None => Choose::Packets,
+        },
         compare: !args.quick,
         measure: args.measured.is_some(),
     })

@@ -69,6 +69,7 @@ pub(super) fn plan(name: &str, pops: &[Pop], cables: &[(usize, usize)], access: 
             footprint_after: after,
             reduction,
             of_ideal: Some(0.861),
+            by_all_copies: None,
             utilization_before: Some(highest(|link| link.utilization_before)),
             utilization_after: Some(highest(|link| link.utilization_after)),
         },

@@ -42,6 +42,11 @@ fn small(network: usize, gamma: f64, memory: f64, operations: f64) -> Instance {
     instance.with_volumes(&volumes).unwrap().with_profile(Profile::Synthetic(profile)).unwrap()
 }
 
+/// Without headroom.
+fn style(rules: Rules) -> spread::Style {
+    spread::Style { headroom: 0.0, cache_all: false, rules }
+}
+
 /// Reduction after the first epoch, what is expected of it, and epochs in which a device had more
 /// operations than it can do.
 fn run(instance: &Instance, seed: u64, rules: Rules) -> (f64, f64, u64) {
@@ -113,7 +118,7 @@ fn plans_expect_of_devices_what_they_can_do() {
                 let solution = lp::solve(&instance, &lp::Options::default(), None, &Unwatched);
                 let first = Allocation::new(&instance, &solution.unwrap().0).unwrap();
                 let plan =
-                    |rules| spread::allocate(&instance, 0.0, rules, None, &Unwatched).unwrap().0;
+                    |rules| spread::allocate(&instance, style(rules), None, &Unwatched).unwrap().0;
                 let spare: Vec<f64> = instance
                     .devices
                     .iter()
