@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Figures of caches on disk (docs/STORE.md), of two ends on loopback with a store each.
 
-    scripts/store.py ONCEWIRE DIR [--sizes 512M,2G,8G] [--megabytes 300] [--corpus FILE...]
+    scripts/store.py ONCEWIRE DIR [--sizes 512M,2G,8G] [--megabytes 300] [--fill | --corpus FILE...]
 
-DIR is on the disk to measure, and needs twice the largest size. Prints Markdown: bytes written to the
+DIR is on the disk to measure, and needs four times the largest size. Prints Markdown: bytes written to the
 device for each byte of content; memory by the size of the store; CPU time and speed of new content;
 how long both ends take from their start to the first byte after kill -9; the speed of content that
 repeats only on disk, beside what the disk reads in sequence; and what objects of 15 KB cost that lie
 only on disk, beside the same objects from memory, as bytes on the wire, CPU time of both ends, and
-time until the last byte. With --fill, content of half of each size passes before memory is read and
-the ends are killed, and what of its oldest objects is found again after that is told.
+time until the last byte. With --fill it only tells how long a restart takes with logs that are almost
+full: until the first byte, and until the oldest content is found.
 Objects and content are random, so that nothing repeats but what should. Bytes and CPU time are
 counted; times are of the clock, so they mean something only on a machine that does nothing else. No
 root, no network.
@@ -204,6 +204,35 @@ def time_of_objects(pair, turns):
     return (pair.cpu() - before) / len(seconds), seconds
 
 
+def restart(program, parent, per_peer):
+    """Bytes of a log that is almost full; seconds after kill -9 of both ends until the first byte, and
+    until the oldest content is found, which is read from disk again."""
+    old = [(40_000 + number, 100_000) for number in range(400)]
+    filled = sum(length for _, length in old)
+    with tunnel(program, parent, per_peer) as pair:
+        for content in old:
+            pair.fetch(*content)
+        number = 50_000
+        # Half of it is for what goes this way.
+        while filled + 20_000_000 < per_peer // 2:
+            pair.fetch(number, 10_000_000)
+            number, filled = number + 1, filled + 10_000_000
+            # What the disk is too slow for is not kept.
+            until("it is written", lambda: all(pair.status(end)["store"]["written_bytes"] >= filled - 1_000_000 for end in ENDS))
+        pair.settled()
+        pair.kill()
+        begin = pair.start()
+        until("the tunnel is up again", pair.is_up)
+        first = time.monotonic() - begin
+        for content in old:
+            before = pair.wire()
+            pair.fetch(*content)
+            if pair.wire() - before < content[1] / 10:
+                return filled, first, time.monotonic() - begin
+            time.sleep(0.5)
+        return filled, first, None
+
+
 def corpus(program, parent, files):
     """What a corpus costs with everything in memory, with a sixteenth of it, and with that and a disk."""
     projects = {}
@@ -238,11 +267,20 @@ def main():
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("--sizes", default="512M,2G,8G")
     parser.add_argument("--megabytes", type=int, default=300, help="content that passes before memory is read (default 300)")
+    parser.add_argument("--fill", action="store_true", help="fill logs of these sizes, and tell how long a restart takes")
     parser.add_argument("--corpus", type=pathlib.Path, nargs="+", help="files to carry instead, whose names end in a version")
     args = parser.parse_args()
     program = args.oncewire.resolve()
     if args.corpus:
         return corpus(program, args.dir, args.corpus)
+
+    if args.fill:
+        print("| store of a peer | content | first byte after kill -9 of both | its oldest content is found after |")
+        print("|---|---|---|---|")
+        for text in args.sizes.split(","):
+            filled, first, found = restart(program, args.dir, size(text))
+            print(f"| {text} | {filled / 1e9:.2f} GB | {first:.2f} s | {f'{found:.0f} s' if found else 'not within 200 s'} |", flush=True)
+        return
 
     print("| store of a peer | device bytes per byte of content | resident, serve, connect | CPU time of both ends per GB, speed | first byte after kill -9 of both |")
     print("|---|---|---|---|---|")

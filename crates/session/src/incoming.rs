@@ -258,9 +258,10 @@ impl Incoming {
                 self.store.begin(LogHeader { epoch, capacity, key: 0 });
             }
             Keep::Offset(offset) => self.go_on(epoch, offset, capacity)?,
-            // Nothing is in memory, so it does not matter how large that was.
+            // Nothing is left in memory, so it does not matter how large that was.
             Keep::Content(offset)
-                if capacity != self.capacity && self.known.held_from == offset =>
+                if self.known.held_from == offset
+                    && (capacity != self.capacity || offset < self.known.acknowledged) =>
             {
                 self.go_on(epoch, offset, capacity)?;
             }

@@ -265,6 +265,8 @@ impl Session {
         }
         session.outgoing.reset_domain_counts();
         session.outgoing.set_stored(session.config.stored);
+        // Before HELLO says what memory holds.
+        session.incoming.set_limit(session.log_limit.largest());
         session
     }
 
