@@ -1,6 +1,7 @@
 //! Whole networks of nodes without sockets; the emulator is the judge.
 
 mod controlled;
+mod crowds;
 mod figures;
 mod overload;
 mod plans;

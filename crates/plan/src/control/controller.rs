@@ -1,6 +1,6 @@
 //! The controller's state machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Answer, FromNode, Join, NodeLoad, NodeState, Offer, PlanRef, Question, Rates, Record, Report,
@@ -109,6 +109,10 @@ pub(super) struct Basis {
     pub(super) memory: Vec<u64>,
     /// Bytes per second of each ingress, and those that repeat others.
     pub(super) sums: Vec<(f64, f64)>,
+    /// Bytes per second of each ingress to each egress, over the last reports.
+    pub(super) volumes: Vec<BTreeMap<u32, f64>>,
+    /// A node whose traffic had just changed: half of what was measured is from before.
+    pub(super) hasty: Option<usize>,
 }
 
 #[derive(Default)]
@@ -407,6 +411,8 @@ impl Controller {
             drained: self.record.drained.clone(),
             memory: self.nodes.iter().map(Node::means).collect(),
             sums: self.nodes.iter().map(|node| node.latest.unwrap_or_default()).collect(),
+            volumes: self.nodes.iter().map(Node::volumes).collect(),
+            hasty: None,
         }
     }
 

@@ -2,6 +2,14 @@
 
 use super::controller::{Action, Basis, Controller, Node, Reason};
 use super::{Means, Question};
+use std::collections::BTreeMap;
+
+impl Node {
+    /// Bytes per second to each egress, over the last reports.
+    pub(super) fn volumes(&self) -> BTreeMap<u32, f64> {
+        self.rates.as_ref().map(|rates| rates.volumes.clone()).unwrap_or_default()
+    }
+}
 
 impl Controller {
     /// Why a plan is needed now, if it is.
@@ -54,6 +62,9 @@ impl Controller {
         {
             return Some(Reason::Changed(node));
         }
+        if let Some(node) = basis.hasty.filter(|_| since >= 3 * self.settings.report) {
+            return Some(Reason::Changed(node));
+        }
         let carries = self.nodes.iter().any(|node| node.latest.is_some_and(|sums| sums.0 > 0.0));
         (since >= self.settings.replan && carries).then_some(Reason::Due)
     }
@@ -75,18 +86,28 @@ impl Controller {
     /// An ingress whose traffic is far from what was planned with.
     fn changed(&self, basis: &Basis) -> Option<usize> {
         let all: f64 = self.nodes.iter().filter_map(|node| node.latest).map(|sums| sums.0).sum();
-        let is_far = |(node, planned): (&Node, &(f64, f64))| {
-            let Some(now) = node.latest else { return false };
+        let is_far = |at: &usize| {
+            let (node, planned, to) = (&self.nodes[*at], basis.sums[*at], &basis.volumes[*at]);
+            let (Some(now), Some(rates)) = (node.latest, &node.rates) else { return false };
             // Of little traffic, large shares are little.
             let reference = planned.0.max(all * 0.05);
             let by = (now.0 - planned.0).abs().max((now.1 - planned.1).abs());
-            by > self.settings.change * reference
+            // What goes where it did not: over the last reports, as bursts go anywhere.
+            let moved = |(egress, now): (&u32, &f64)| {
+                (now - to.get(egress).copied().unwrap_or(0.0)).max(0.0)
+            };
+            let moved: f64 = rates.volumes.iter().map(moved).sum();
+            by.max(moved) > self.settings.change * reference
         };
-        self.nodes.iter().zip(&basis.sums).position(is_far)
+        (0..self.nodes.len()).find(is_far)
     }
 
     pub(super) fn ask(&mut self, now: u64, reason: Reason, out: &mut Vec<Action>) {
-        let basis = self.basis(now);
+        let mut basis = self.basis(now);
+        let was_hasty = self.basis.as_ref().is_some_and(|basis| basis.hasty.is_some());
+        if let Reason::Changed(node) = reason {
+            basis.hasty = Some(node).filter(|_| !was_hasty);
+        }
         let newest = self.nodes.iter().filter_map(|node| node.joined.as_ref());
         let newest = newest.map(|joined| joined.state.newest().version).max().unwrap_or(0);
         // A plan that nodes cannot follow, or one that is stuck halfway, is replaced: two versions of

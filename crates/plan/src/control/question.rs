@@ -18,6 +18,9 @@ use crate::{
 const EPOCH: (f64, f64) = (1.0, 3600.0);
 /// Bytes per second of an ingress as long as nobody has measured any.
 const UNMEASURED: f64 = 1e6;
+/// Headroom of buckets: they fill the memory that there is. A busy ingress makes the epoch short, and
+/// nothing is gained by leaving the others' memory empty.
+const FULL: f64 = 1e9;
 /// Share of the largest ingress's bytes that each ingress is planned with at least, evenly to all
 /// egresses: traffic may come where there was none.
 const FLOOR: f64 = 0.05;
@@ -92,10 +95,9 @@ impl Rates {
 
     /// Bytes per second in all, and those that repeat others.
     pub fn sums(&self) -> (f64, f64) {
-        // The sum of none is -0, which people see.
-        let bytes: f64 = self.volumes.values().sum();
-        let repeated: f64 = self.pairs.values().map(|pair| pair.1).sum();
-        (bytes + 0.0, repeated + 0.0)
+        // The sum of nothing would be a negative zero.
+        let repeated = self.pairs.values().map(|pair| pair.1);
+        (self.volumes.values().sum::<f64>() + 0.0, repeated.sum::<f64>() + 0.0)
     }
 }
 
@@ -173,7 +175,7 @@ impl Question {
             before: evaluation.footprint.before / epoch,
             saved: evaluation.footprint.saved / epoch,
         };
-        let options = Options { version: self.version, ..Options::default() };
+        let options = Options { version: self.version, headroom: FULL, ..Options::default() };
         let plan = match &self.old {
             Some(old) => {
                 Plan::after(old, &instance, &solution, &options)?.numbered(self.version)?

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::node::plan_digest;
+use crate::node::record::NOTICE;
 use oncewire_plan::control::{
     Action, Controller, FORMAT as CONTROL, FromNode, Input, Join, NodeState, PlanRef, Record,
     Report, Settings, ToNode, part_hash,
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 const STEP: u64 = 200_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-struct Controlled {
+pub(super) struct Controlled {
     network: Arc<RunningNetwork>,
     nodes: Vec<Option<Machine>>,
     hops: BTreeMap<(usize, usize), VecDeque<Step>>,
@@ -34,7 +35,12 @@ struct Controlled {
     kill: f64,
     kills: u32,
     delivered: u64,
-    versions: Vec<u64>,
+    pub(super) versions: Vec<u64>,
+    memory: u64,
+    /// [`Settings::change`]: from which change on a plan is made at once.
+    pub(super) change: f64,
+    /// Bytes of packets on links, and what they would be without elimination.
+    pub(super) on_links: (u64, u64),
 }
 
 fn of(plan: crate::node::PlanId) -> PlanRef {
@@ -42,7 +48,12 @@ fn of(plan: crate::node::PlanId) -> PlanRef {
 }
 
 impl Controlled {
-    fn new(seed: u64) -> Controlled {
+    pub(super) fn new(seed: u64) -> Controlled {
+        Controlled::with_memory(seed, 600_000)
+    }
+
+    /// Nodes have so many bytes for packets.
+    pub(super) fn with_memory(seed: u64, memory: u64) -> Controlled {
         let network = Arc::new(RunningNetwork::parse(MAP).unwrap());
         let mut world = Controlled {
             network,
@@ -63,6 +74,9 @@ impl Controlled {
             kills: 0,
             delivered: 0,
             versions: Vec::new(),
+            memory,
+            change: Settings::new(String::new(), plan_digest).change,
+            on_links: (0, 0),
         };
         (0..5).for_each(|node| world.start_node(node));
         world.start_controller();
@@ -72,7 +86,7 @@ impl Controlled {
     fn start_node(&mut self, node: usize) {
         let (network, none) = (self.network.clone(), Manifests::default());
         let settings = NodeSettings { seed: SEED, ..NodeSettings::default() };
-        let mut machine = Machine::new(network, node, &none, settings, Some(600_000)).unwrap();
+        let mut machine = Machine::new(network, node, &none, settings, Some(self.memory)).unwrap();
         if let Some(part) = &self.parts[node] {
             machine.take_part(&NodePart::read(part).unwrap()).unwrap();
         }
@@ -96,8 +110,9 @@ impl Controlled {
         self.tell(Input::Gone(node));
     }
 
-    fn start_controller(&mut self) {
-        let settings = Settings::new(self.network.digest(), plan_digest);
+    pub(super) fn start_controller(&mut self) {
+        let change = self.change;
+        let settings = Settings { change, ..Settings::new(self.network.digest(), plan_digest) };
         let (map, ends) = (self.network.map().clone(), self.network.ends());
         self.controller = Some(Controller::new(settings, map, ends, self.disk.clone(), self.now));
         self.joined = [false; 5];
@@ -116,7 +131,7 @@ impl Controlled {
     }
 
     /// Tells the controller something, and does what it wants, unless it is killed.
-    fn tell(&mut self, input: Input) {
+    pub(super) fn tell(&mut self, input: Input) {
         let mut waiting = VecDeque::from([input]);
         while let Some(input) = waiting.pop_front() {
             let Some(controller) = &mut self.controller else { return };
@@ -167,7 +182,13 @@ impl Controlled {
                     self.open.swap_remove(found.expect("a packet that entered, for this node"));
                     self.delivered += 1;
                 }
-                Step::Send { to, .. } => {
+                Step::Send { to, kind, bits, body } => {
+                    if *kind == NodeKind::Path && *bits < NOTICE {
+                        let (_, PathPacket { shim, header, literals, encoded }) = read(*bits, body);
+                        let rest = (header.len() + literals.len()) as u64;
+                        self.on_links.0 += rest + shim.len() as u64;
+                        self.on_links.1 += rest + u64::from(encoded);
+                    }
                     let next = self.network.neighbors(at)[*to];
                     if self.nodes[next].is_some() && self.random.f64() >= self.loss {
                         self.hops.entry((at, next)).or_default().push_back(step);
@@ -178,7 +199,7 @@ impl Controlled {
     }
 
     /// Carries everything that is on its way, in random order.
-    fn carry(&mut self) {
+    pub(super) fn carry(&mut self) {
         loop {
             let busy = self.hops.iter().filter(|(_, hop)| !hop.is_empty());
             let busy: Vec<(usize, usize)> = busy.map(|(&ends, _)| ends).collect();
@@ -205,9 +226,15 @@ impl Controlled {
             }
             _ => (0, 4),
         };
-        self.number += 1;
         let at = self.random.usize(..self.content.len() - 900);
-        let packet = packet(from, to, self.number, &self.content[at..at + 900]);
+        let payload = self.content[at..at + 900].to_vec();
+        self.enter_with(from, to, &payload);
+    }
+
+    /// A packet with this payload.
+    pub(super) fn enter_with(&mut self, from: usize, to: usize, payload: &[u8]) {
+        self.number += 1;
+        let packet = packet(from, to, self.number, payload);
         let Some(machine) = &mut self.nodes[from] else { return };
         let mut steps = Vec::new();
         machine.enter(&packet, self.now, &mut steps);
@@ -218,7 +245,7 @@ impl Controlled {
     }
 
     /// A step of 200 ms.
-    fn step(&mut self, packets: usize) {
+    pub(super) fn step(&mut self, packets: usize) {
         self.now += STEP;
         for _ in 0..packets {
             self.enter();
@@ -246,7 +273,7 @@ impl Controlled {
                     format: CONTROL,
                     name: self.network.name(at).into(),
                     network: self.network.digest(),
-                    memory: Some(600_000),
+                    memory: Some(self.memory),
                     encodings: None,
                     operations: None,
                     agent: "test".into(),
@@ -273,7 +300,7 @@ impl Controlled {
     }
 
     /// Until all living nodes carry out the newest plan and no other.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         (self.kill, self.loss) = (0.0, 0.0);
         for _ in 0..1500 {
             self.step(1);
