@@ -1,5 +1,7 @@
 //! Questions to a running controller.
 
+use super::map;
+use super::text::line;
 use crate::args::{AskArgs, ControllerVerb};
 use crate::failure::{Failure, Outcome};
 use crate::format::{self, counted};
@@ -64,11 +66,6 @@ pub(super) fn run(verb: &ControllerVerb) -> Outcome {
 fn socket(asked: &AskArgs) -> PathBuf {
     let own = super::socket().filter(|path| path.exists());
     asked.socket.clone().or(own).unwrap_or_else(|| UNIT.into())
-}
-
-/// Text of another process: one line.
-pub(super) fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
 }
 
 fn question(path: &Path, request: &Request) -> Outcome<Value> {
@@ -157,7 +154,7 @@ fn status_report(status: &Value) -> Report {
     if let Some(failed) = text(status, "failed") {
         about = about.text(format!("the last attempt failed: {}", line(failed)));
     }
-    if let Some((sent, whole)) = super::map::carried(status) {
+    if let Some((sent, whole)) = map::carried(status) {
         about = about.text(format!(
             "links carry {}/s, {:.1} % less than without elimination",
             size(sent),

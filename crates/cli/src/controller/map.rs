@@ -1,6 +1,6 @@
 //! The map of a controller's page.
 
-use super::ask::line;
+use super::text::line;
 use oncewire_report::{Map, MapDevice, MapLink, MapNode, MapState};
 use serde_json::Value;
 

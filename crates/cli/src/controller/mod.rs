@@ -3,6 +3,7 @@
 mod ask;
 mod map;
 mod page;
+mod text;
 
 use crate::args::{ControllerArgs, ControllerRunArgs};
 use crate::failure::{Failure, Outcome, without_number};

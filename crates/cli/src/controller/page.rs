@@ -1,5 +1,6 @@
 //! The page of a controller's admin address.
 
+use super::text::line;
 use super::{ask, map};
 use crate::format;
 use crate::report::TEXTS;
@@ -27,7 +28,7 @@ fn document(status: &Status) -> Value {
 }
 
 fn report(status: &Value) -> Report {
-    let text = |key: &str| ask::line(status[key].as_str().unwrap_or_default());
+    let text = |key: &str| line(status[key].as_str().unwrap_or_default());
     let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let is = |phase: &'static str| move |node: &&Value| node["phase"] == phase;
     let away = nodes.iter().filter(is("away")).chain(nodes.iter().filter(is("down"))).count();
@@ -39,7 +40,7 @@ fn report(status: &Value) -> Report {
     let sum = |key: &str| nodes.iter().filter_map(|node| node[key].as_f64()).sum::<f64>();
     let rate = |bytes: f64| format::number(bytes, Unit::Bytes) + "/s";
     let plan = status["plan"].as_u64().unwrap_or(0);
-    let why = status["reason"].as_str().map(|why| format!(", {}", ask::line(why)));
+    let why = status["reason"].as_str().map(|why| format!(", {}", line(why)));
     let rollout = match status["rollout"]["seconds"].as_f64() {
         Some(time) => format!(", after {}", format::number(time, Unit::Seconds)),
         None => String::new(),
@@ -52,7 +53,7 @@ fn report(status: &Value) -> Report {
         None => ("-".into(), String::new()),
     };
     let problem = match status["failed"].as_str() {
-        Some(why) => ask::line(why),
+        Some(why) => line(why),
         None if status["planning"] == true => "a plan is being made".into(),
         None => "none".into(),
     };

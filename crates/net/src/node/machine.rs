@@ -13,6 +13,7 @@ use super::setup::{Manifests, RunningNetwork};
 use super::tally::Tally;
 use super::versions::Versions;
 use oncewire_packet::fields::Headers;
+use oncewire_plan::control::Carried;
 use oncewire_plan::engine::{
     Body, CacheTask, Common, Extension, Format, HeaderHasher, InFlight, Node, Packet, SentPacket,
     Shim, due,
@@ -227,7 +228,7 @@ impl Machine {
             counters.entered_bytes += packet.len() as u64;
             counters.encoded_bytes += packet.len() as u64;
             let whole = PathPacket { shim: &[], header, literals: payload, encoded: 0 };
-            out.push(self.tally.send(next, path, &whole));
+            out.push(on_path(next, self.tally.record(next, path, &whole)));
             return;
         }
         let length = self.settings.epoch.as_nanos().max(1) as u64;
@@ -259,7 +260,7 @@ impl Machine {
         counters.encoded_bytes += (header.len() + flight.shim.len() + literals.len()) as u64;
         let encoded = (payload.len() - literals.len()) as u32;
         let packet = PathPacket { shim: &flight.shim, header, literals, encoded };
-        out.push(self.tally.send(next, path, &packet));
+        out.push(on_path(next, self.tally.record(next, path, &packet)));
         if sent.matches > 0
             && let Ok(shim) = Shim::take_head(&FORMAT, path, &mut &flight.shim[..])
         {
@@ -329,7 +330,7 @@ impl Machine {
         match place.after {
             Some(next) => {
                 self.counters.forwarded += 1;
-                out.push(self.tally.send(next, path, &packet));
+                out.push(on_path(next, self.tally.record(next, path, &packet)));
             }
             None => self.leave(path, &place, &packet, out)?,
         }
@@ -426,8 +427,21 @@ impl Machine {
         self.counters.resent += 1;
         let (header, literals) = (&packet.header[..], &packet.payload[..]);
         let whole = PathPacket { shim: &[], header, literals, encoded: 0 };
-        out.push(self.tally.send(from, path, &whole));
+        out.push(on_path(from, self.tally.record(from, path, &whole)));
         Ok(())
+    }
+
+    /// What it has carried since the last time; `now` is in nanoseconds since the start.
+    pub fn carried(&mut self, now: u64) -> Carried {
+        let (mut cached, mut cache) = (0, 0);
+        for device in self.devices.values() {
+            cached += device.used().0;
+            cache += device.size();
+        }
+        let NodeCounters { cached: stored, decoded, overloaded, .. } = self.counters;
+        let neighbors: Vec<usize> = self.network.neighbors(self.me).into_iter().collect();
+        let carried = self.tally.take(now, &neighbors, (stored + decoded, overloaded));
+        Carried { cached, cache, ..carried }
     }
 
     /// Decodes and caches; `None` if the packet is rejected.
@@ -498,6 +512,11 @@ impl Machine {
         out.push(Step::Deliver(packet));
         Ok(())
     }
+}
+
+/// A packet on a path.
+fn on_path(to: usize, (bits, body): (u8, Vec<u8>)) -> Step {
+    Step::Send { to, kind: NodeKind::Path, bits, body }
 }
 
 fn back(to: usize, body: Vec<u8>) -> Step {

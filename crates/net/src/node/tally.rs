@@ -1,9 +1,7 @@
 //! What a node carries, for its controller.
 
-use super::machine::{Machine, Step};
 use super::record::{OVERHEAD, PathPacket};
 use oncewire_plan::control::Carried;
-use oncewire_session::link::NodeKind;
 
 /// Bytes that were sent since they were last asked for.
 #[derive(Default)]
@@ -18,8 +16,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The record of a packet for a neighbor, which counts.
-    pub(super) fn send(&mut self, to: usize, path: u32, packet: &PathPacket<'_>) -> Step {
+    /// The record of a packet for a neighbor, which counts: its bits and its body.
+    pub(super) fn record(
+        &mut self,
+        to: usize,
+        path: u32,
+        packet: &PathPacket<'_>,
+    ) -> (u8, Vec<u8>) {
         let PathPacket { shim, header, literals, encoded } = packet;
         let (rest, len) =
             (header.len() + literals.len(), shim.len() + header.len() + literals.len());
@@ -30,33 +33,25 @@ impl Tally {
         self.links[to].1 += rest as u64 + u64::from(*encoded);
         let mut body = Vec::with_capacity(OVERHEAD + len);
         let bits = packet.write(path, &mut body);
-        Step::Send { to, kind: NodeKind::Path, bits, body }
+        (bits, body)
     }
-}
 
-impl Machine {
-    /// What it has carried since the last time; `now` is in nanoseconds since the start.
-    pub fn carried(&mut self, now: u64) -> Carried {
-        let counters = &self.counters;
-        let (operations, overloaded) = (counters.cached + counters.decoded, counters.overloaded);
-        let sent = std::mem::take(&mut self.tally.links);
-        let neighbors = self.network.neighbors(self.me).into_iter();
-        let sum = |of: fn(&oncewire_plan::engine::Node) -> u64| self.devices.values().map(of).sum();
+    /// What was sent since the last time, `now` nanoseconds since the start, to these neighbors, and
+    /// what was `done` since then: operations and times that there were too many, of all ever.
+    pub(super) fn take(&mut self, now: u64, neighbors: &[usize], done: (u64, u64)) -> Carried {
+        let (operations, overloaded) = done;
+        let links = neighbors.iter().enumerate().map(|(at, &node)| {
+            let (sent, whole) = self.links.get(at).copied().unwrap_or_default();
+            (node as u32, sent, whole)
+        });
         let carried = Carried {
-            nanoseconds: now.saturating_sub(self.tally.since),
-            links: neighbors
-                .enumerate()
-                .map(|(at, node)| {
-                    let (sent, whole) = sent.get(at).copied().unwrap_or_default();
-                    (node as u32, sent, whole)
-                })
-                .collect(),
-            cached: sum(|device| device.used().0),
-            cache: sum(oncewire_plan::engine::Node::size),
-            operations: operations - self.tally.operations,
-            overloaded: overloaded - self.tally.overloaded,
+            nanoseconds: now.saturating_sub(self.since),
+            links: links.collect(),
+            operations: operations - self.operations,
+            overloaded: overloaded - self.overloaded,
+            ..Carried::default()
         };
-        self.tally = Tally { links: Vec::new(), since: now, operations, overloaded };
+        *self = Tally { links: Vec::new(), since: now, operations, overloaded };
         carried
     }
 }

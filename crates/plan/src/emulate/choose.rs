@@ -6,12 +6,11 @@
 //! can do worse than one that does not. Packets decide that.
 
 use super::{
-    Allocation, Captures, Report, Request, Run, Scheme,
-    report::Traffic as Footprints,
-    request::{Traffic, carry},
-    spread::{Limits, Offers},
+    Allocation,
+    report::{Report, Traffic as Footprints},
+    spread::{Limits, Offers, Style},
 };
-use crate::{Instance, Stage, Watch, lp::WarmStart};
+use crate::{Error, Instance, Stage, Watch, lp::WarmStart};
 
 /// What decides which plan is taken, if several can be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,16 +35,17 @@ pub struct Offered {
     pub taken: bool,
 }
 
-/// Makes plans and takes one: with a start for the next, and all that were to choose from.
-pub(super) fn choose<C: Captures>(
-    request: &Request,
+/// Makes plans and takes one: with a start for the next, and all that were to choose from. Where
+/// packets decide, `carry` has them carried with a plan.
+pub(super) fn choose<E: From<Error>>(
+    choose: Choose,
     instance: &Instance,
-    traffic: &Traffic,
-    captures: &mut C,
+    style: Style,
     watch: &dyn Watch,
-) -> Result<(Allocation, WarmStart, Vec<Offered>), C::Error> {
+    mut carry: impl FnMut(Allocation) -> Result<Report, E>,
+) -> Result<(Allocation, WarmStart, Vec<Offered>), E> {
     watch.stage(Stage::Solve);
-    let offers = Offers::new(instance, request.style(), None, watch)?;
+    let offers = Offers::new(instance, style, None, watch)?;
     let footprint = instance.footprint();
     let part = |saved: f64| if footprint > 0.0 { saved / footprint } else { 0.0 };
     let mut all: Vec<Offered> = offers
@@ -60,16 +60,11 @@ pub(super) fn choose<C: Captures>(
         .collect();
     let mut taken = offers.expected();
     let contenders = offers.contenders();
-    if request.choose == Choose::Packets && contenders.len() > 1 {
-        // As it was made: new plans during a run would be the same for all.
-        let once = Request { replan: None, plan: None, ..request.clone() };
+    if choose == Choose::Packets && contenders.len() > 1 {
         let mut most = f64::NEG_INFINITY;
         for at in contenders {
             watch.stage(Stage::Choose);
-            let scheme = Scheme::Planned(offers.all[at].allocation.clone());
-            let (run, _): (Run, _) =
-                carry(&once, instance, "SmartRE", scheme, traffic, None, false, captures, watch)?;
-            let saved = settled(&run.report).reduction();
+            let saved = settled(&carry(offers.all[at].allocation.clone())?).reduction();
             all[at].emulated = Some(saved);
             if saved > most {
                 (most, taken) = (saved, at);
@@ -90,8 +85,8 @@ pub(super) fn settled(report: &Report) -> Footprints {
 mod tests {
     use super::*;
     use crate::{
-        Bytes, Error, PerSecond, Scenario, Text, Unwatched,
-        emulate::{NoCaptures, Outcome, Rules, Source, run},
+        Bytes, PerSecond, Scenario, Text, Unwatched,
+        emulate::{NoCaptures, Outcome, Request, Rules, Source, run},
     };
 
     /// Six nodes in two stars; devices have large caches and few operations.

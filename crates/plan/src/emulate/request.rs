@@ -74,7 +74,7 @@ pub struct Request {
 
 impl Request {
     /// How plans are made.
-    pub(super) fn style(&self) -> Style {
+    fn style(&self) -> Style {
         Style { headroom: self.headroom, cache_all: self.cache_all, rules: self.rules }
     }
 }
@@ -264,8 +264,17 @@ pub fn run<C: Captures>(
     let (allocation, warm, offered) = match &request.plan {
         Some(plan) => (allocation_of(plan, &instance, scale)?, None, Vec::new()),
         None => {
+            // As it was made: new plans during a run would be the same for all.
+            let once = Request { replan: None, plan: None, ..request.clone() };
+            let carried = |allocation| {
+                let scheme = Scheme::Planned(allocation);
+                let (run, _): (Run, _) = carry(
+                    &once, &instance, "SmartRE", scheme, &traffic, None, false, captures, watch,
+                )?;
+                Ok::<_, C::Error>(run.report)
+            };
             let (allocation, warm, offered) =
-                choose::choose(request, &instance, &traffic, captures, watch)?;
+                choose::choose(request.choose, &instance, request.style(), watch, carried)?;
             (allocation, Some(warm), offered)
         }
     };
@@ -448,7 +457,7 @@ fn allocation_of(plan: &Plan, instance: &Instance, scale: f64) -> Result<Allocat
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything a run depends on")]
-pub(super) fn carry<C: Captures>(
+fn carry<C: Captures>(
     request: &Request,
     instance: &Instance,
     name: &'static str,
