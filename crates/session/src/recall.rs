@@ -320,15 +320,21 @@ impl Recall {
     }
 
     /// The driver has read a stretch, or failed to.
-    pub(crate) fn supply(&mut self, id: u64, bytes: Option<Vec<u8>>) -> Came {
+    pub(crate) fn supply(
+        &mut self,
+        id: u64,
+        bytes: Option<Vec<u8>>,
+        now: Instant,
+        rtt: Duration,
+    ) -> Came {
         let Some(fetch) = self.fetches.get_mut(&id) else { return Came::Waits };
         let len = fetch.stretch.range.end - fetch.stretch.range.start;
         fetch.bytes = bytes.filter(|bytes| bytes.len() as u64 == len);
-        match (fetch.bytes.is_some(), fetch.is_prepared) {
-            (true, true) => self.go(id),
-            (true, false) => Came::Waits,
-            (false, _) => self.lose(id, true),
+        if fetch.bytes.is_none() {
+            return self.lose(id, true);
         }
+        let is_due = matches!(self.latency.due(fetch.since, rtt), Some(due) if due <= now);
+        if fetch.is_prepared || is_due { self.go(id) } else { Came::Waits }
     }
 
     /// The peer has read a stretch in this time, or failed to.

@@ -29,7 +29,9 @@ impl Session {
         let FetchId(side, id) = id;
         match side {
             Side::Sending => {
-                let came = self.outgoing.recall.as_mut().map(|recall| recall.supply(id, bytes));
+                let rtt = self.rtt.unwrap_or_default();
+                let recall = self.outgoing.recall.as_mut();
+                let came = recall.map(|recall| recall.supply(id, bytes, now, rtt));
                 self.came(came.unwrap_or(Came::Waits));
             }
             Side::Receiving => {
