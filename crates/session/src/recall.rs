@@ -8,7 +8,7 @@
 mod latency;
 mod prepared;
 
-pub(crate) use prepared::{Answer, Prepared, Preparing};
+pub(crate) use prepared::{Answer, Prepared, Preparing, is_told};
 
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
@@ -446,6 +446,9 @@ pub(crate) struct Restoring {
     pub(crate) transport: u64,
     pub(crate) len: u64,
     pub(crate) since: Instant,
+    /// What the peer may have to be told once it is there, if it had announced it: the number, whether
+    /// it wants an answer, and since when it is read.
+    pub(crate) announced: Option<(u64, bool, Instant)>,
     /// `None` until the driver has said something.
     pub(crate) bytes: Option<Option<Vec<u8>>>,
 }

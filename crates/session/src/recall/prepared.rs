@@ -31,6 +31,11 @@ pub(crate) struct Answer {
     pub(crate) took: Option<Duration>,
 }
 
+/// Whether the peer is told that a read took so long.
+pub(crate) fn is_told(wants: bool, took: Duration) -> bool {
+    wants || took > QUICK * 2
+}
+
 /// Stretches that the peer has announced and not recalled, oldest first: at most [`MOST`].
 #[derive(Debug, Default)]
 pub(crate) struct Preparing(VecDeque<Prepared>);
@@ -62,8 +67,8 @@ impl Preparing {
         let took = now.saturating_duration_since(stretch.since);
         stretch.bytes = bytes.filter(|bytes| bytes.len() as u64 == stretch.len);
         if stretch.bytes.is_some() {
-            let is_told = stretch.wants || took > QUICK * 2;
-            return is_told.then_some(Answer { id, lane, took: Some(took) });
+            let answer = Answer { id, lane, took: Some(took) };
+            return is_told(stretch.wants, took).then_some(answer);
         }
         self.0.remove(at);
         Some(Answer { id, lane, took: None })

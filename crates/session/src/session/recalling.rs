@@ -1,7 +1,7 @@
 //! Content comes back from disk: [`crate::recall`] has what is looked for.
 
 use super::*;
-use crate::recall::{Answer as Read, Came, FetchId, LANE_PATIENCE, NO_FLOW, Prepared, Restoring};
+use crate::recall::{Answer as Read, Came, FetchId, LANE_PATIENCE, NO_FLOW, Restoring, is_told};
 use crate::store::Run;
 use oncewire_codec::Recalled;
 use std::ops::Range;
@@ -47,6 +47,13 @@ impl Session {
                     waiting.bytes = Some(bytes.filter(|bytes| bytes.len() as u64 == waiting.len));
                     if self.lanes[lane].transport() == waiting.transport {
                         self.lanes[lane].end_fetch();
+                        let took = |since| now.saturating_duration_since(since);
+                        if let Some((number, wants, since)) = waiting.announced
+                            && is_told(wants, took(since))
+                        {
+                            self.lanes[lane].answer_prepare(number, Some(took(since)));
+                            self.wake(lane);
+                        }
                     }
                 }
             }
@@ -251,17 +258,20 @@ impl Session {
                 if self.stored() == 0 {
                     return self.restored(lane, place, None);
                 }
-                if let Some(Prepared { fetch: id, .. }) = prepared {
+                let (since, bytes) = (now, None);
+                if let Some(Prepared { id: number, wants, fetch: id, since: begun, .. }) = prepared
+                {
                     // It takes longer than the peer thought.
-                    let (since, bytes) = (now, None);
-                    let waiting = Restoring { id, transport, len, since, bytes };
+                    let announced = Some((number, wants, begun));
+                    let waiting = Restoring { id, transport, len, since, announced, bytes };
                     self.restoring.insert(lane, waiting);
                     self.lanes[lane].begin_fetch();
                     return false;
                 }
                 self.fetches += 1;
-                let (id, bytes) = (self.fetches, None);
-                self.restoring.insert(lane, Restoring { id, transport, len, since: now, bytes });
+                let (id, announced) = (self.fetches, None);
+                let waiting = Restoring { id, transport, len, since, announced, bytes };
+                self.restoring.insert(lane, waiting);
                 self.lanes[lane].begin_fetch();
                 let id = FetchId(Side::Receiving, id);
                 self.events.push_back(Event::Fetch { id, side: Side::Receiving, range: from..end });

@@ -57,8 +57,8 @@ fn open(pair: &mut Pair, name: &[u8]) -> FlowId {
 }
 
 /// How long 300 small flows take, in milliseconds, in order, while a large one repeats what lies only
-/// on disk, on the same lane; and the bytes that were read for it.
-fn small_flows(latency: &mut dyn FnMut(usize) -> Duration) -> (Vec<u128>, u64) {
+/// on disk, on the same lane; and the bytes that were read for it, and stretches that were not.
+fn small_flows(latency: &mut dyn FnMut(usize) -> Duration) -> (Vec<u128>, u64, u64) {
     let content = incompressible(1, 12 * MIB);
     let mut pair = Pair::new(Sharing::None, [ALL; 2], [Disk::Reads; 2], 1);
     pair.upload(b"a", &content);
@@ -92,22 +92,38 @@ fn small_flows(latency: &mut dyn FnMut(usize) -> Duration) -> (Vec<u128>, u64) {
     }
     assert_eq!(pair.failures(), 0);
     times.sort_unstable();
-    (times, pair.ends[0].session.counters().recalled_bytes)
+    let counters = pair.ends[0].session.counters();
+    (times, counters.recalled_bytes, counters.lost_recalls)
 }
 
 #[test]
 fn small_flows_do_not_wait_for_the_disk_of_a_large_one() {
-    let (fast, _) = small_flows(&mut |_| Duration::ZERO);
+    let (fast, ..) = small_flows(&mut |_| Duration::ZERO);
     let mut dice = fastrand::Rng::with_seed(7);
     for spread in [0, 20] {
-        let (slow, recalled) = small_flows(&mut |end| match end {
+        let (slow, recalled, lost) = small_flows(&mut |end| match end {
             0 => Duration::ZERO,
             _ => 20 * MS + MS * dice.u32(0..=spread),
         });
         assert!(recalled > 200_000, "{recalled} bytes were read meanwhile: {slow:?} {fast:?}");
+        assert_eq!(lost, 0, "spread {spread}");
         let median = (fast[150], slow[150]);
         assert!(2 * median.1 <= 3 * median.0, "{median:?} ms at the median, spread {spread}");
         let most = (fast[296], slow[296]);
         assert!(most.1 <= most.0 + 5, "{most:?} ms of all but one in a hundred, spread {spread}");
+    }
+}
+
+/// A disk is quick, and takes longer from some time on: what is announced is recalled all the same.
+#[test]
+fn a_disk_that_becomes_slower_is_waited_for() {
+    for slow in [2 * MS, 3 * MS, 30 * MS] {
+        let mut reads = 0;
+        let (_, recalled, lost) = small_flows(&mut |end| {
+            reads += end;
+            if end == 1 && reads > 20 { slow } else { Duration::ZERO }
+        });
+        assert!(reads > 40 && recalled > 400_000, "{reads} reads, {recalled} bytes");
+        assert_eq!(lost, 0, "{slow:?}");
     }
 }
