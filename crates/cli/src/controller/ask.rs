@@ -188,6 +188,15 @@ fn status_report(status: &Value) -> Report {
     Report { kind: "Status", title: "controller".into(), sections, ..Report::default() }
 }
 
+/// The name of a node, and what it is called on maps.
+fn name_of(node: &Value) -> String {
+    let (name, label) = (text(node, "name").unwrap_or_default(), text(node, "label"));
+    match label.filter(|label| !label.is_empty() && *label != name) {
+        Some(label) => line(&format!("{name} ({label})")),
+        None => line(name),
+    }
+}
+
 /// The table of nodes.
 pub(super) fn nodes(nodes: &[Value]) -> Section {
     let columns = [
@@ -212,7 +221,7 @@ pub(super) fn nodes(nodes: &[Value]) -> Section {
         let plan = node["plan"].as_u64().map_or_else(|| "-".into(), |plan| plan.to_string());
         let (enters, repeats) =
             (rate(&node["bytes_per_second"]), rate(&node["repeated_per_second"]));
-        let name = line(text(node, "name").unwrap_or_default());
+        let name = name_of(node);
         [name, state, plan, enters, repeats, sent].map(Cell::from).to_vec()
     };
     let table = Table::new("nodes", "", &columns, nodes.iter().map(row).collect());
@@ -224,7 +233,7 @@ pub(super) fn loads(status: &Value) -> Section {
     let rows = |key: &str| status[key].as_array().map_or(&[][..], Vec::as_slice);
     let name = |number: &Value| {
         let node = number.as_u64().and_then(|at| rows("nodes").get(at as usize));
-        line(node.and_then(|node| text(node, "name")).unwrap_or_default())
+        node.map(name_of).unwrap_or_default()
     };
     let row = |link: &Value| {
         let (whole, sent) = (link["whole_per_second"].as_f64(), link["bytes_per_second"].as_f64());
