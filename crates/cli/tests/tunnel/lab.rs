@@ -48,7 +48,7 @@ fn packets_of_a_capture_cross_nodes_with_each_scheme() {
     let outcome = outcome.unwrap();
     assert_eq!((outcome.nodes, outcome.packets), (4, 1200));
     let live: Vec<_> = outcome.schemes.iter().filter_map(|scheme| scheme.live.as_ref()).collect();
-    assert_eq!(live.len(), 3);
+    assert_eq!(live.len(), 4);
     for carried in &live {
         assert_eq!((carried.sent, carried.delivered, carried.lost), (1200, 1200, 0));
     }
@@ -60,6 +60,8 @@ fn packets_of_a_capture_cross_nodes_with_each_scheme() {
     assert!(decoded(1) > 10 && decoded(2) > 10, "{:?}", live[2].counted);
     assert!(live[0].link_bytes > outcome.packet_links, "{outcome:?}");
     assert!(live[2].link_bytes < live[0].link_bytes, "{outcome:?}");
+    // Links hop by hop find repeats, too.
+    assert!(live[3].link_bytes < live[0].link_bytes, "{outcome:?}");
     let names: Vec<_> = outcome.schemes.iter().map(|scheme| scheme.name).collect();
     assert_eq!(names, ["bare", "edge-only", "SmartRE", "hop-by-hop", "Ideal"]);
     assert!(outcome.schemes.iter().all(|scheme| scheme.emulated.is_some()), "{outcome:?}");

@@ -22,7 +22,8 @@ mod linux {
 
 Starts a node of the topology each as a process, sends the packets of the capture
 through them, compares what leaves with what entered, and prints the bytes on all
-links beside what `oncewire emulate` says. Needs Linux and root.
+links beside what `oncewire emulate` says. Hop-by-hop is a packet link on each
+cable. Needs Linux and root.
 
   --capture FILE     the packets: pcap or pcapng, also compressed
   --packets N        use at most N of them

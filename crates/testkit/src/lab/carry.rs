@@ -2,9 +2,10 @@
 
 use super::LabError;
 use super::access::Access;
+use super::hops::{Hops, Receiver};
 use super::network::{Network, RunningNetwork, device};
 use super::traffic::{Entering, Traffic, is_for};
-use pnet_datalink::DataLinkSender;
+use pnet_datalink::{DataLinkReceiver, DataLinkSender};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,6 +102,22 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes what leaves at a device, until the end; `left` says at which node, if it is for one.
+    fn receive(&self, receiver: &mut dyn DataLinkReceiver, left: impl Fn(&[u8]) -> Option<usize>) {
+        while !self.ended.load(Relaxed) {
+            match receiver.next() {
+                Ok(packet) => {
+                    if let Some(node) = left(packet) {
+                        self.arrived(node, packet);
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {}
+                // The device is gone with its node.
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
     fn arrived(&self, node: usize, packet: &[u8]) {
         let mut state = self.state();
         let State { open, outstanding, of_pairs, delivered, wrong, given_up, .. } = &mut *state;
@@ -148,9 +165,17 @@ impl State {
     }
 }
 
+/// Where packets enter.
+enum Entrances {
+    /// The access devices of all nodes.
+    Nodes(Vec<Box<dyn DataLinkSender>>),
+    /// The first link of each way.
+    Hops(Arc<Hops>),
+}
+
 /// The access sides of all nodes.
 pub(super) struct Carrier {
-    senders: Vec<Box<dyn DataLinkSender>>,
+    entrances: Entrances,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -158,28 +183,37 @@ pub(super) struct Carrier {
 impl Carrier {
     pub(super) fn open(network: &Network) -> Result<Carrier, LabError> {
         let shared = Arc::new(Shared::default());
-        let mut carrier = Carrier { senders: Vec::new(), shared, threads: Vec::new() };
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for node in 0..network.nodes.len() {
             let Access { sender, mut receiver } = Access::open(&device(node))?;
-            carrier.senders.push(sender);
-            let shared = carrier.shared.clone();
-            carrier.threads.push(std::thread::spawn(move || {
-                while !shared.ended.load(Relaxed) {
-                    match receiver.next() {
-                        Ok(packet) if is_for(node, packet) => shared.arrived(node, packet),
-                        Ok(_) => {}
-                        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {}
-                        // The device is gone with its node.
-                        Err(_) => std::thread::sleep(Duration::from_millis(50)),
-                    }
-                }
+            senders.push(sender);
+            let shared = shared.clone();
+            threads.push(std::thread::spawn(move || {
+                shared.receive(&mut *receiver, |packet| is_for(node, packet).then_some(node));
             }));
         }
-        Ok(carrier)
+        Ok(Carrier { entrances: Entrances::Nodes(senders), shared, threads })
+    }
+
+    /// Of links hop by hop, whose ends have these receivers.
+    pub(super) fn of_hops(hops: &Arc<Hops>, receivers: Vec<Receiver>) -> Carrier {
+        let shared = Arc::new(Shared::default());
+        let thread = |(end, mut receiver): Receiver| {
+            let (shared, hops) = (shared.clone(), hops.clone());
+            std::thread::spawn(move || {
+                shared.receive(&mut *receiver, |packet| hops.take(end, packet));
+            })
+        };
+        let threads = receivers.into_iter().map(thread).collect();
+        Carrier { entrances: Entrances::Hops(hops.clone()), shared, threads }
     }
 
     fn send(&mut self, packet: &Entering) -> Result<(), LabError> {
-        let sent = self.senders[packet.from].send_to(&packet.bytes, None);
+        let senders = match &mut self.entrances {
+            Entrances::Nodes(senders) => senders,
+            Entrances::Hops(hops) => return hops.enter(packet),
+        };
+        let sent = senders[packet.from].send_to(&packet.bytes, None);
         sent.unwrap_or(Ok(())).map_err(LabError::system("sending into an access device"))
     }
 

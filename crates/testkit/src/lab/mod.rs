@@ -14,6 +14,7 @@
 mod access;
 mod cable;
 mod carry;
+mod hops;
 mod network;
 mod program;
 mod traffic;
@@ -23,10 +24,12 @@ pub use traffic::LeftOut;
 
 use crate::path::Path as EmulatedPath;
 use carry::{Carrier, Death, Manner};
+use hops::Hops;
 use network::{Network, Plans};
 use program::Program;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use traffic::Traffic;
 
@@ -112,7 +115,7 @@ pub struct Settings {
 pub struct Scheme {
     /// Its name.
     pub name: &'static str,
-    /// What nodes did; none if nodes cannot carry it out.
+    /// What nodes did, or links hop by hop; none if neither can carry it out.
     pub live: Option<Carried>,
     /// Bytes times links that were saved beside the overlay without manifests, as a share of the
     /// packets' bytes times links.
@@ -159,6 +162,24 @@ pub fn run(settings: &Settings) -> Result<Outcome, LabError> {
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// The packets through links hop by hop.
+fn hop_by_hop(
+    settings: &Settings,
+    network: &Network,
+    program: &Program,
+    traffic: &Traffic,
+    memory: u64,
+) -> Result<Carried, LabError> {
+    let (hops, receivers) = Hops::start(network, program, "smartre.json", memory, settings.loss)?;
+    let hops = Arc::new(hops);
+    let mut carrier = Carrier::of_hops(&hops, receivers);
+    let manner = if settings.loss > 0.0 { Manner::Lossy } else { Manner::Complete };
+    let before = hops.bytes();
+    let mut carried = carrier.carry(traffic, settings.time, manner)?;
+    carried.link_bytes = hops.bytes() - before;
+    Ok(carried)
 }
 
 fn inside(settings: &Settings) -> Result<Outcome, LabError> {
@@ -208,9 +229,12 @@ fn inside(settings: &Settings) -> Result<Outcome, LabError> {
         let emulated = if name == "bare" { Some(0.0) } else { expected(name) };
         schemes.push(Scheme { name, live: Some(carried), saved: Some(saved), emulated });
     }
-    for name in ["hop-by-hop", "Ideal"] {
-        schemes.push(Scheme { name, live: None, saved: None, emulated: expected(name) });
-    }
+    say("hop-by-hop: the same through a packet link on each cable");
+    let hops = hop_by_hop(settings, &network, &program, &traffic, memory)?;
+    let saved = (bare as f64 - hops.link_bytes as f64) / emulation.packet_links as f64;
+    let emulated = expected("hop-by-hop");
+    schemes.push(Scheme { name: "hop-by-hop", live: Some(hops), saved: Some(saved), emulated });
+    schemes.push(Scheme { name: "Ideal", live: None, saved: None, emulated: expected("Ideal") });
     let killed = match settings.kill.as_ref().zip(victim) {
         None => None,
         Some((kill, victim)) => {

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 /// Most nodes: each has a network 10.n.0.0/16.
 const MOST_NODES: usize = 250;
 /// How long nodes may take to find each other, and a controller to plan.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// Ports, which are all free in a namespace of our own.
 const NODES: u16 = 7000;
-const CABLES: u16 = 8000;
+pub(super) const CABLES: u16 = 8000;
 const CONTROLLER: u16 = 6999;
 
 /// A topology whose nodes have keys and prefixes.
@@ -24,7 +24,7 @@ pub(super) struct Network {
     pub(super) nodes: Vec<String>,
     topology: Value,
     /// Numbers of the ends of each link.
-    links: Vec<(usize, usize)>,
+    pub(super) links: Vec<(usize, usize)>,
 }
 
 /// Where plans come from.
@@ -74,6 +74,11 @@ impl Network {
         let network = Network { nodes, topology, links };
         network.write(&program.place("net.json"), None)?;
         Ok(network)
+    }
+
+    /// The public key of a node.
+    pub(super) fn key(&self, node: usize) -> &str {
+        self.topology["nodes"][node]["key"].as_str().unwrap_or_default()
     }
 
     /// The number of a node, by its id or its label.
@@ -133,6 +138,8 @@ impl Network {
                         &format!("127.0.0.1:{CONTROLLER}"),
                         "--socket",
                         "c.sock",
+                        "--admin",
+                        "7078",
                     ],
                 )?);
                 // The bytes are for ingress, caches and a change of plans: a third each.

@@ -57,6 +57,13 @@ pub(super) fn is_for(node: usize, packet: &[u8]) -> bool {
         && packet[16..18] == [10, node as u8 + 1]
 }
 
+/// The nodes that a packet of ours is between.
+pub(super) fn ends(packet: &[u8]) -> Option<(usize, usize)> {
+    let is_ours = packet.len() >= 28 && packet[0] == 0x45 && packet[12] == 10 && packet[16] == 10;
+    let number = |byte: u8| usize::from(byte).checked_sub(1);
+    is_ours.then(|| number(packet[13]).zip(number(packet[17]))).flatten()
+}
+
 /// The addresses of a capture, each behind a node. In the order of their first packets they go to
 /// random nodes, always the same ones.
 struct Places {
