@@ -6,7 +6,7 @@
 use crate::flow::FlowId;
 use crate::message::Message;
 use crate::meter::{Before, SentBlock};
-use crate::recall::Markers;
+use crate::recall::examined::Markers;
 use oncewire_codec::{EncodeError, Encoder, Stream};
 
 /// What a job is for.

@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::domains::Owner;
 use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
 use crate::meter::FlowMeter;
-use crate::recall::Examined;
+use crate::recall::examined::Examined;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
 use std::sync::Arc;

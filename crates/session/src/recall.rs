@@ -5,6 +5,7 @@
 //! Such content is found by [`Hooks`]; both ends read it, and append it to the log again, without
 //! sending it. From there on it is content like any other.
 
+pub(crate) mod examined;
 mod latency;
 mod prepared;
 
@@ -13,8 +14,9 @@ pub(crate) use prepared::{Answer, Prepared, Preparing, is_told};
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
+use examined::{Examined, Markers};
 use latency::Latency;
-use oncewire_codec::hooks::{Hook, Hooks, markers, split_markers};
+use oncewire_codec::hooks::{Hooks, markers};
 use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -72,43 +74,6 @@ pub(crate) enum Came {
     Ready(usize),
     /// It is not recalled. This flow waited for it.
     Lost(FlowId),
-}
-
-/// What of a flow's queue was looked up, and the markers found there: what is looked up is noted
-/// soon, and finding them takes as long as both.
-#[derive(Debug, Default)]
-pub(crate) struct Examined {
-    /// Bytes at the front of the queue.
-    pub(crate) len: usize,
-    /// Where in the sending log content goes on that was found on disk.
-    next: Option<u64>,
-    /// Their markers, and the log of whose key and domain these are.
-    markers: Vec<Hook>,
-    of: Option<(u64, Domain)>,
-}
-
-impl Examined {
-    /// The first `len` bytes are sent. Returns their markers, if these were found.
-    pub(crate) fn take(&mut self, len: usize) -> Option<Markers> {
-        self.len = self.len.saturating_sub(len);
-        let of = self.of?;
-        if self.len == 0 {
-            self.of = None;
-        }
-        Some(Markers { found: split_markers(&mut self.markers, len), of })
-    }
-
-    /// Everything is to be looked up again.
-    pub(crate) fn forget(&mut self) {
-        *self = Examined::default();
-    }
-}
-
-/// Markers of a block.
-#[derive(Debug)]
-pub(crate) struct Markers {
-    found: Vec<Hook>,
-    of: (u64, Domain),
 }
 
 /// What of a sending log lies on disk.

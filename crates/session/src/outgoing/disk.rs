@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::flow::FlowId;
-use crate::recall::{Examined, FetchId, Markers, Stretch};
+use crate::recall::examined::{Examined, Markers};
+use crate::recall::{FetchId, Stretch};
 use crate::store::{Run, domain_of_owner};
 use std::time::Instant;
 
