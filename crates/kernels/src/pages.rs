@@ -73,7 +73,7 @@ impl<T: Element> Pages<T> {
         Ok(Pages { map, len, huge, small: 0, committed: 0, element: PhantomData })
     }
 
-    /// Requests no huge pages for the first [`SMALL_FRONT`] bytes. For buffers of which often no
+    /// Requests no huge pages for the first 4 MiB. For buffers of which often no
     /// more is used, from the front on: a part of a huge page takes all of its memory.
     #[must_use]
     pub fn with_small_front(mut self) -> Pages<T> {
