@@ -73,6 +73,9 @@ pub struct Scenario {
     pub overrides: Vec<DeviceOverride>,
     /// How much of the traffic repeats.
     pub redundancy: Redundancy,
+    /// Share of the traffic matrix that is mixed into measured profiles, 0 to 1
+    /// ([`Measurement::mixed`]): for plans for later hours.
+    pub prior: f64,
 }
 
 impl Scenario {
@@ -89,6 +92,7 @@ impl Scenario {
             routes: None,
             traffic: TrafficSource::Gravity,
             scale: Scale::LargestIngress(0.5),
+            prior: 0.0,
             redundancy: Redundancy::Synthetic(Synthetic {
                 gamma: 0.5,
                 intrapop: 0.5,
@@ -214,6 +218,10 @@ impl Scenario {
         if let Redundancy::Measured { measurement, volumes } = &self.redundancy {
             let invalid = |error| measurement.invalid(error);
             let measured = Measurement::parse(&measurement.text, &instance).map_err(invalid)?;
+            let measured = match self.prior > 0.0 {
+                true => measured.mixed(&instance, self.prior),
+                false => measured,
+            };
             instance = if *volumes {
                 measured.check(&instance).and_then(|()| measured.apply(&instance))
             } else {

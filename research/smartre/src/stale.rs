@@ -6,7 +6,7 @@ use oncewire_plan::{
     Instance, Unwatched,
     emulate::{Allocation, Change, Emulation, Event, Packet, Rollout, Rules, Scheme, Settings},
     lp::{self, Aim},
-    measure::{self, Profiler},
+    measure::{self, Measurement, Profiler},
 };
 use rayon::prelude::*;
 
@@ -37,11 +37,18 @@ struct Variant {
     hours: u64,
     /// Whether paths cache all of their packets, whatever the plan expects of them.
     full: bool,
+    /// Share of the traffic matrix that is mixed into what was measured.
+    prior: f64,
 }
 
-fn variants() -> [Variant; 7] {
+/// That share, where there is one.
+const PRIOR: f64 = 0.6;
+
+fn variants() -> [Variant; 9] {
     let precise = Rules::default();
-    let variant = |name, rules, room, hours, full| Variant { name, rules, room, hours, full };
+    let of =
+        |name, rules, room, hours, full, prior| Variant { name, rules, room, hours, full, prior };
+    let variant = |name, rules, room, hours, full| of(name, rules, room, hours, full, 0.0);
     [
         variant("published", PUBLISHED, false, 1, false),
         variant("precise", precise, false, 1, false),
@@ -50,11 +57,13 @@ fn variants() -> [Variant; 7] {
         variant("precise, all memory, all hours", precise, true, HOURS, false),
         variant("precise, all memory, full", precise, true, 1, true),
         variant("precise, all memory, all hours, full", precise, true, HOURS, true),
+        of("precise, all memory, full, prior", precise, true, 1, true, PRIOR),
+        of("precise, all memory, all hours, full, prior", precise, true, HOURS, true, PRIOR),
     ]
 }
 
 /// What an ingress measures in each epoch but the first.
-fn measured(instance: &Instance, packets: &[Packet]) -> Outcome<Vec<Instance>> {
+fn measured(instance: &Instance, packets: &[Packet]) -> Outcome<Vec<Measurement>> {
     let length = (instance.epoch.0 * 1e9) as u64;
     let of = |epoch: u64| -> Outcome<_> {
         let settings = measure::Settings { warm_up: epoch as f64, ..measure::Settings::default() };
@@ -62,13 +71,22 @@ fn measured(instance: &Instance, packets: &[Packet]) -> Outcome<Vec<Instance>> {
         let from = packets.partition_point(|packet| packet.time < (epoch - 1) * length);
         let to = packets.partition_point(|packet| packet.time < (epoch + 1) * length);
         packets[from..to].iter().try_for_each(|packet| profiler.push(packet))?;
-        Ok(profiler.measurement_until((epoch + 1) * length)?.apply(instance)?)
+        Ok(profiler.measurement_until((epoch + 1) * length)?)
     };
     (1..HOURS).map(of).collect()
 }
 
 /// A plan for these hours, the newest last. Its queues are for their mean.
-fn plan(hours: &[Instance], Variant { room, full, .. }: &Variant) -> Outcome<Allocation> {
+fn plan(
+    instance: &Instance,
+    hours: &[Measurement],
+    Variant { room, full, prior, .. }: &Variant,
+) -> Outcome<Allocation> {
+    let of = |hour: &Measurement| match *prior > 0.0 {
+        true => hour.clone().mixed(instance, *prior).apply(instance),
+        false => hour.apply(instance),
+    };
+    let hours = &hours.iter().map(of).collect::<Result<Vec<_>, _>>()?[..];
     let newest = &hours[hours.len() - 1];
     let solution = match hours {
         [one] => solve(one)?,
@@ -89,18 +107,18 @@ fn run_with(
     variant: &Variant,
     lag: u64,
     instance: &Instance,
-    measured: &[Instance],
+    measured: &[Measurement],
     packets: &[Packet],
     seed: u64,
 ) -> Outcome<(f64, u64)> {
     let length = (instance.epoch.0 * 1e9) as u64;
     let settings = Settings { seed, rules: variant.rules, ..Settings::default() };
-    let first = Scheme::Planned(plan(&measured[..1], variant)?);
+    let first = Scheme::Planned(plan(instance, &measured[..1], variant)?);
     let mut emulation = Emulation::new(instance, first, settings)?;
     for epoch in lag + 1..HOURS {
         let end = (epoch - lag) as usize;
         let begin = end.saturating_sub(variant.hours as usize);
-        let allocation = plan(&measured[begin..end], variant)?;
+        let allocation = plan(instance, &measured[begin..end], variant)?;
         let change = Change::Manifests { allocation, rollout: Rollout::default() };
         emulation.schedule(Event { time: epoch * length, change })?;
     }
@@ -129,10 +147,10 @@ fn of_ingress(
     // Also one plan for the whole day, from the mean of its hours.
     let mut profiler = Profiler::new(&instance, measure::Settings::default())?;
     packets.iter().try_for_each(|packet| profiler.push(packet))?;
-    let mean = profiler.measurement()?.apply(&instance)?;
+    let mean = profiler.measurement()?;
     let mut names = BTreeMap::new();
     for variant in variants().into_iter().filter(|variant| variant.hours == 1) {
-        let allocation = plan(std::slice::from_ref(&mean), &variant)?;
+        let allocation = plan(&instance, std::slice::from_ref(&mean), &variant)?;
         let report =
             emulate(&instance, Scheme::Planned(allocation), variant.rules, &packets, seed)?;
         names.insert(variant.name, warm(&report, BEFORE));

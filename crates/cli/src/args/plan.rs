@@ -307,6 +307,10 @@ pub(crate) struct ScenarioArgs {
     /// too; `plan` makes one plan for all that are given
     #[arg(long, value_name = "FILE", conflicts_with_all = ["gamma", "intrapop", "intrapath", "match_length"], help_heading = "Traffic")]
     pub(crate) profile: Vec<PathBuf>,
+    /// Share of the traffic matrix to mix into measured profiles, for a plan that is to last: paths
+    /// that were quiet get some volume and some matches
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0%", requires = "profile", help_heading = "Traffic")]
+    pub(crate) prior: f64,
     /// Mean packet size in bytes
     #[arg(
         long,

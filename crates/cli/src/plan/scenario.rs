@@ -73,6 +73,7 @@ impl Scenario {
             edge_only: args.edge_only,
             overrides: args.devices.as_deref().map(overrides).transpose()?.unwrap_or_default(),
             redundancy: first.redundancy,
+            prior: args.prior,
         };
         Ok(Scenario { settings: settings(args, &request.provision), request, hours: all })
     }
@@ -335,7 +336,12 @@ fn settings(args: &ScenarioArgs, provision: &Provision) -> Vec<(String, String)>
         args.profile.iter().map(|path| path.display().to_string()).collect();
     match &profiles[..] {
         [_, ..] => {
-            settings.push(("redundancy", format!("as measured in {}", profiles.join(", "))));
+            let mixed = match args.prior > 0.0 {
+                true => format!(", with {} of the traffic matrix", percent(args.prior)),
+                false => String::new(),
+            };
+            let measured = format!("as measured in {}{mixed}", profiles.join(", "));
+            settings.push(("redundancy", measured));
         }
         [] => {
             let [gamma, intrapop, intrapath] =

@@ -268,6 +268,15 @@ fn what_was_measured_can_be_planned_for() {
         saved(&plan),
         saved(&synthetic)
     );
+    // With a part of the traffic matrix mixed in, what repeats is about as much.
+    let more = ["--traffic", "demands", "--profile", &measured, "--prior", "50%", "--json"];
+    let mut mixed = args!["plan", &map];
+    mixed.extend(more.iter().map(Into::into));
+    let mixed: Value = serde_json::from_slice(&run(mixed, b"").fine()).expect("JSON");
+    assert!((saved(&mixed) / saved(&plan) - 1.0).abs() < 0.2, "{}", saved(&mixed));
+    assert!(mixed["settings"].to_string().contains("50 % of the traffic matrix"));
+    let alone = run(args!["plan", &map, "--prior", "50%"], b"");
+    assert!(alone.code == Some(2) && alone.err.contains("--profile"), "{}", alone.err);
 }
 
 #[test]

@@ -5,6 +5,11 @@ use super::*;
 /// First line of a measurement's text form.
 const TITLE: &str = "# oncewire measurement 1: volumes are `from to bytes`, matches `from to from2 to2 matches bytes`, per epoch";
 
+/// Pairs of paths of the same ingress up to which matches between paths are mixed in.
+const MIXED_PAIRS: u64 = 4_000_000;
+/// Smallest part of an ingress's matches that is mixed in.
+const SMALLEST_MIXED: f64 = 1e-7;
+
 impl Measurement {
     /// The instance with these volumes and this profile. A path without traffic keeps one byte, so
     /// that no path disappears.
@@ -17,6 +22,51 @@ impl Measurement {
             .clone()
             .with_volumes(&volumes)?
             .with_profile(Profile::Measured(self.profile.clone()))
+    }
+
+    /// This measurement with a `share` (0 to 1) of what the instance's own volumes say mixed in, for
+    /// plans for other hours: paths that were quiet get some volume and some matches. The volume and
+    /// the match bytes of each ingress stay. That share of both is divided among its paths in
+    /// proportion to the instance's volumes; the part of it that was measured within paths repeats its
+    /// own path, the rest any path, also its own, in the same proportion. Of instances with more than
+    /// four million pairs of paths, all of it repeats its own path.
+    pub fn mixed(mut self, instance: &Instance, share: f64) -> Self {
+        let pairs = |ingress: &crate::Ingress| (ingress.paths.len() as u64).pow(2);
+        let all = instance.ingresses.iter().map(pairs).sum::<u64>() <= MIXED_PAIRS;
+        let mut mixed: BTreeMap<(u32, u32), (f64, f64)> = BTreeMap::new();
+        let mut totals = vec![(0.0, 0.0, 0.0); instance.ingresses.len()];
+        for &(p, q, found) in &self.profile.pairs {
+            let total = &mut totals[instance.paths[p as usize].ingress as usize];
+            total.0 += found.count;
+            total.1 += found.bytes();
+            total.2 += if p == q { found.bytes() } else { 0.0 };
+            mixed.insert((p, q), ((1.0 - share) * found.count, (1.0 - share) * found.bytes()));
+        }
+        for (ingress, (count, bytes, own)) in instance.ingresses.iter().zip(totals) {
+            let volume: f64 = ingress.paths.clone().map(|path| self.volumes[path as usize]).sum();
+            let part = |path: u32| instance.paths[path as usize].volume / ingress.volume;
+            let own = if all && bytes > 0.0 { own / bytes } else { 1.0 };
+            for p in ingress.paths.clone() {
+                let measured = &mut self.volumes[p as usize];
+                *measured = (1.0 - share) * *measured + share * volume * part(p);
+                let mut add = |q: u32, of: f64| {
+                    if bytes > 0.0 && of > SMALLEST_MIXED {
+                        let sum = mixed.entry((p, q)).or_default();
+                        *sum = (sum.0 + share * count * of, sum.1 + share * bytes * of);
+                    }
+                };
+                add(p, own * part(p));
+                if own < 1.0 {
+                    ingress.paths.clone().for_each(|q| add(q, (1.0 - own) * part(p) * part(q)));
+                }
+            }
+        }
+        let pairs = mixed.into_iter().filter(|(_, (count, _))| *count > 0.0);
+        let pairs = pairs
+            .map(|((p, q), (count, bytes))| (p, q, Match { count, length: bytes / count }))
+            .collect();
+        self.profile = Measured { pairs, copies: self.profile.copies };
+        self
     }
 
     /// Checks that the matches of each path have no more bytes than the path. Measurements of a

@@ -13,6 +13,32 @@ use crate::{
     testing,
 };
 
+#[test]
+fn quiet_paths_get_a_part_of_the_traffic_matrix() {
+    let instance = instance(&["a", "b", "c", "d", "e"], 4000.0);
+    let found = |count, length| Match { count, length };
+    let pairs = vec![(0, 0, found(2.0, 100.0)), (0, 1, found(1.0, 300.0))];
+    let measured = Measurement {
+        volumes: vec![1500.0, 500.0, 0.0, 0.0],
+        profile: Measured { pairs, copies: 0.5 },
+    };
+    let mixed = measured.clone().mixed(&instance, 0.2);
+    // A fifth of 2,000 bytes is divided among four equal paths.
+    assert_eq!(mixed.volumes, [1300.0, 500.0, 100.0, 100.0]);
+    let sum = |measured: &Measurement, own: bool| -> f64 {
+        let pairs = measured.profile.pairs.iter().filter(|pair| !own || pair.0 == pair.1);
+        pairs.map(|pair| pair.2.bytes()).sum()
+    };
+    assert!((sum(&mixed, false) - 500.0).abs() < 1e-9);
+    // Paths match with themselves as often as measured, and by chance.
+    let own = 0.8 * 200.0 + 0.2 * (200.0 + 300.0 / 4.0);
+    assert!((sum(&mixed, true) - own).abs() < 1e-9, "{}", sum(&mixed, true));
+    assert!(mixed.profile.of_path(3).len() == 4 && mixed.profile.copies == 0.5);
+    mixed.check(&instance).unwrap();
+    mixed.apply(&instance).unwrap();
+    assert_eq!(measured.clone().mixed(&instance, 0.0), measured);
+}
+
 /// One ingress and four paths, with a store of `memory` bytes that lasts a second.
 fn instance(ids: &[&str], memory: f64) -> Instance {
     let nodes = ids
