@@ -310,7 +310,9 @@ async fn a_hub_short_of_memory_keeps_what_its_peers_have_on_disk() {
     let [hour, day, older] = [store.recalled_hour, store.recalled_day, store.recalled_older];
     assert!(hour >= read && (day, older) == (0, 0), "{hour} of {read} bytes: all are new");
     assert!(store.oldest.is_some_and(|age| age < 600) && store.read > 2 * read);
-    assert!(store.device_written > store.written && store.day_written == store.device_written);
+    // Units are written several at a time, so of each log some wait.
+    assert!(store.device_written > store.written / 2, "{store:?}");
+    assert_eq!(store.day_written, store.device_written);
     hub.stop().await;
 
     let hub = Stored::start(disk.path(), &hub_key, &keys, to, None).await;
