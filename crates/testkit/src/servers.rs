@@ -124,6 +124,16 @@ impl Running {
         self.child.id()
     }
 
+    /// What its threads have run on processors, those that have ended not counted. Linux only.
+    pub fn cpu(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten();
+        let nanoseconds = tasks.flatten().filter_map(|task| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanoseconds.sum())
+    }
+
     /// The process, to get at its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child

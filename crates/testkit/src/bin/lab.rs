@@ -151,7 +151,7 @@ cable. Needs Linux and root.
             outcome.packet_links as f64 / 1e6
         );
         println!(
-            "scheme      bytes on links   live saved  emulated  difference  delivered  lost  took"
+            "scheme      bytes on links   live saved  emulated  difference  delivered  lost  took    CPU"
         );
         for scheme in &outcome.schemes {
             let percent = |share: Option<f64>| match share {
@@ -163,16 +163,18 @@ cable. Needs Linux and root.
                 Some(points) => format!("{:+.2}", 100.0 * points),
                 None => "-".into(),
             };
-            let (bytes, delivered, lost, took) = match &scheme.live {
+            let (bytes, delivered, lost, took, cpu) = match &scheme.live {
                 Some(live) => {
                     let bytes = format!("{:.2} MB", live.link_bytes as f64 / 1e6);
                     let took = format!("{:.0} s", live.time.as_secs_f64());
-                    (bytes, live.delivered.to_string(), live.lost.to_string(), took)
+                    let cpu = format!("{:.2} s", live.cpu.as_secs_f64());
+                    (bytes, live.delivered.to_string(), live.lost.to_string(), took, cpu)
                 }
-                None => ("-".into(), "-".into(), "-".into(), "-".into()),
+                None => ("-".into(), "-".into(), "-".into(), "-".into(), "-".into()),
             };
             println!(
-                "{:<11} {bytes:>14} {:>12} {:>9} {points:>11} {delivered:>10} {lost:>5} {took:>5}",
+                "{:<11} {bytes:>14} {:>12} {:>9} {points:>11} {delivered:>10} {lost:>5} {took:>5} \
+                 {cpu:>6}",
                 scheme.name,
                 percent(scheme.saved),
                 percent(scheme.emulated),

@@ -49,6 +49,8 @@ pub struct Carried {
     pub time: Duration,
     /// Bytes of datagrams on all links.
     pub link_bytes: u64,
+    /// CPU time of all nodes, or ends of links.
+    pub cpu: Duration,
     /// Sums of the counters of all nodes.
     pub counted: Vec<(String, u64)>,
 }

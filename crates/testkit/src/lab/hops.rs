@@ -128,6 +128,11 @@ impl Hops {
         self.cables.iter().map(Cable::bytes).sum()
     }
 
+    /// CPU time of all ends so far.
+    pub(super) fn cpu(&self) -> Duration {
+        self.links.iter().map(Running::cpu).sum()
+    }
+
     /// Sends a packet on its way from the router where it enters.
     pub(super) fn enter(&self, packet: &Entering) -> Result<(), LabError> {
         let way = self.ways.get(&(packet.from, packet.to, packet.from));

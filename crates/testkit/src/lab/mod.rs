@@ -176,9 +176,10 @@ fn hop_by_hop(
     let hops = Arc::new(hops);
     let mut carrier = Carrier::of_hops(&hops, receivers);
     let manner = if settings.loss > 0.0 { Manner::Lossy } else { Manner::Complete };
-    let before = hops.bytes();
+    let (before, cpu) = (hops.bytes(), hops.cpu());
     let mut carried = carrier.carry(traffic, settings.time, manner)?;
     carried.link_bytes = hops.bytes() - before;
+    carried.cpu = hops.cpu().saturating_sub(cpu);
     Ok(carried)
 }
 
@@ -218,9 +219,10 @@ fn inside(settings: &Settings) -> Result<Outcome, LabError> {
         running.wait_until_up()?;
         let mut carrier = Carrier::open(&network)?;
         let manner = if settings.loss > 0.0 { Manner::Lossy } else { Manner::Complete };
-        let before = running.bytes();
+        let (before, cpu) = (running.bytes(), running.cpu());
         let mut carried = carrier.carry(&traffic, settings.time, manner)?;
         carried.link_bytes = running.bytes() - before;
+        carried.cpu = running.cpu().saturating_sub(cpu);
         carried.counted = running.counters()?;
         if name == "bare" {
             bare = carried.link_bytes;

@@ -259,6 +259,11 @@ impl RunningNetwork {
         self.cables.iter().map(Cable::bytes).sum()
     }
 
+    /// CPU time of all nodes so far.
+    pub(super) fn cpu(&self) -> Duration {
+        self.nodes.iter().flatten().map(Running::cpu).sum()
+    }
+
     /// Sums of counters of all nodes that are other than zero.
     pub(super) fn counters(&self) -> Result<Vec<(String, u64)>, LabError> {
         let mut sums = std::collections::BTreeMap::new();
