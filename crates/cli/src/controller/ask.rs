@@ -155,11 +155,8 @@ fn status_report(status: &Value) -> Report {
         about = about.text(format!("the last attempt failed: {}", line(failed)));
     }
     if let Some((sent, whole)) = map::carried(status) {
-        about = about.text(format!(
-            "links carry {}/s, {:.1} % less than without elimination",
-            size(sent),
-            100.0 * (1.0 - sent / whole)
-        ));
+        let beside = map::beside(sent, whole);
+        about = about.text(format!("links carry {}/s, {beside}", size(sent)));
     }
     let cut = status["unreachable"].as_array().map_or(0, Vec::len);
     if cut > 0 {

@@ -71,6 +71,13 @@ pub(super) fn carried(status: &Value) -> Option<(f64, f64)> {
     (whole > 0.0).then_some((sent, whole))
 }
 
+/// What links carry beside what they would without elimination.
+pub(super) fn beside(sent: f64, whole: f64) -> String {
+    let saved = 100.0 * (1.0 - sent / whole);
+    let word = if saved < 0.0 { "more" } else { "less" };
+    format!("{:.1} % {word} than without elimination", saved.abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +111,8 @@ mod tests {
         assert_eq!((there.utilization, back.utilization), ([Some(0.5), Some(0.125)], [None; 2]));
         assert_eq!(carried(&status), Some((25.0, 100.0)));
         assert_eq!(carried(&json!({"links": []})), None);
+        assert_eq!(beside(25.0, 100.0), "75.0 % less than without elimination");
+        assert_eq!(beside(102.0, 100.0), "2.0 % more than without elimination");
         assert_eq!(super::map(&json!(null)).nodes, []);
     }
 }

@@ -46,10 +46,7 @@ fn report(status: &Value) -> Report {
         None => String::new(),
     };
     let on_links = match map::carried(status) {
-        Some((sent, whole)) => (
-            rate(sent),
-            format!(", {:.1} % less than without elimination", 100.0 * (1.0 - sent / whole)),
-        ),
+        Some((sent, whole)) => (rate(sent), format!(", {}", map::beside(sent, whole))),
         None => ("-".into(), String::new()),
     };
     let problem = match status["failed"].as_str() {
