@@ -118,6 +118,15 @@ impl Follower {
         self.opener.resume_frame(frame);
     }
 
+    /// The next block of the flow is not opened, and its position is forgotten.
+    pub(in crate::inside) fn decline(&mut self, block: &[u8]) {
+        // Only the first block of a flow says that it is encrypted.
+        if !self.is_begun && begins_encrypted(block) {
+            self.opener.expect_no_middles();
+        }
+        self.lose();
+    }
+
     /// Forgets the flow's position.
     pub(in crate::inside) fn lose(&mut self) {
         self.leave();

@@ -259,7 +259,7 @@ impl Inside {
         }
         if self.budgets.declines(place.key, &mut flow.budget, block.len()) {
             self.stats.declined_bytes += block.len() as u64;
-            flow.opener.lose();
+            flow.opener.decline(block);
             flow.frames.clear();
             self.put_flow(flow);
             return;
