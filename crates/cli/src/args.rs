@@ -242,6 +242,13 @@ fn level_help() -> String {
     )
 }
 
+/// For what a tunnel sends.
+fn level_of_tunnel(level: clap::Arg) -> clap::Arg {
+    let help = level_help();
+    let default = help.trim_end_matches(']');
+    level.help(format!("{default}, and 1 while this end is slower than its link]"))
+}
+
 /// The command, except that an option takes a value such as `-5` as one: the error then says which
 /// values it can have.
 pub(crate) fn with_negative_values(command: clap::Command) -> clap::Command {

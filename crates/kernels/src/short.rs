@@ -252,6 +252,18 @@ impl ShortSearch {
         self.last = SHORT_FIRST_DISTANCE;
     }
 
+    /// Searches as [`ShortSearch::new`] with these would from now on; what it has entered is forgotten
+    /// if they are others than before. What is found does not tell the reader.
+    pub fn set_effort(&mut self, bits: u32, effort: ShortEffort) {
+        assert!((8..=16).contains(&bits), "8 to 16 bits");
+        if (bits, effort) != (self.bits, self.effort) {
+            (self.bits, self.effort) = (bits, effort);
+            // The next search makes tables of the new size, of zeros.
+            self.table.clear();
+            self.long.clear();
+        }
+    }
+
     /// Takes back what searches of `content[from..end]` have entered, and begins anew: afterwards the
     /// search is as `before`, of which it was a copy then. It takes time for the bytes searched, and
     /// not for the table.

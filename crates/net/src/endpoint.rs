@@ -39,6 +39,8 @@ pub struct Endpoint {
     pub encoder: EncoderBuilder,
     /// When to look inside compressed content, if the encoder can: see [`Config::opening`].
     pub opening: Opening,
+    /// Whether to code at level 1 while this end is slower than its link: see [`Config::hurries`].
+    pub hurries: bool,
     /// What is written at once is padded to a power of two of bytes, and from this size on to a
     /// multiple of this size: see [`Config::pad`]. Default: 0, no padding.
     pub pad: u32,
@@ -75,6 +77,7 @@ impl Endpoint {
             transport: TransportKind::default(),
             encoder: EncoderBuilder::default().sharing(Sharing::Chunks),
             opening: Opening::default(),
+            hurries: true,
             pad: 0,
             cpu_budget: None,
             egress: Egress { connect_timeout: CONNECT_TIMEOUT, ..Egress::default() },
@@ -126,6 +129,7 @@ impl Endpoint {
         let config = Config {
             max_flows,
             opening: self.opening,
+            hurries: self.hurries,
             pad: self.pad,
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,

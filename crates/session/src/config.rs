@@ -44,6 +44,9 @@ pub struct Config {
     /// When the encoder looks inside compressed content, if it can. Default: where that is not
     /// slower than sending it as it is.
     pub opening: Opening,
+    /// Whether the literal coder works at level 1, and not at that of `encoder`, while this end spends
+    /// most of its time encoding, so that it does not hold content up. Default: no.
+    pub hurries: bool,
     /// Everything sent at once on an established transport is padded to a power of two of bytes, at
     /// least [`LEAST_PAD`], and from this size on to a multiple of this size. 0, the default: no
     /// padding; otherwise [`LEAST_PAD`] to [`MOST_PAD`].
@@ -358,6 +361,7 @@ impl Default for Config {
             contexts: 4,
             pad: 0,
             opening: Opening::default(),
+            hurries: false,
             encoder: EncoderBuilder::default(),
             cpu_budget: None,
             keep_alive: Duration::from_secs(10),

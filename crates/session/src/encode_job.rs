@@ -50,6 +50,8 @@ pub struct EncodeJob {
     explicit: bool,
     /// Whether to look inside compressed content.
     opens: bool,
+    /// Whether to code at level 1.
+    pub(crate) hurries: bool,
     pub(crate) result: Result<(), EncoderFailed>,
     /// Length of the message in bytes.
     pub(crate) written: usize,
@@ -85,6 +87,7 @@ impl EncodeJob {
             reset,
             explicit,
             opens,
+            hurries: false,
             result,
             written: 0,
             before,
@@ -102,6 +105,7 @@ impl EncodeJob {
     fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.encoder.set_explicit_offsets(self.explicit);
         self.encoder.set_opening(self.opens);
+        self.encoder.set_hurrying(self.hurries);
         if self.reset {
             self.encoder.reset_context(self.context)?;
         }

@@ -147,6 +147,7 @@ mod meter;
 mod metric;
 mod opening;
 mod outgoing;
+mod pace;
 mod padding;
 mod queue;
 mod recall;

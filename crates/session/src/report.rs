@@ -100,6 +100,8 @@ metrics! {
         recalled_bytes: Counter, Bytes;
         /// Stretches of content that this end could not read from disk.
         lost_recalls: Counter, Count;
+        /// Bytes of content that were coded at level 1, because this end was slower than the link.
+        hurried_bytes: Counter, Bytes;
     }
 }
 
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, lost_recalls: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, hurried_bytes: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 8]),
-            Some(Counters { lost_recalls: 0, ..counters })
+            Some(Counters { hurried_bytes: 0, ..counters })
         );
         assert_eq!(Counters::read(&wire[..wire.len() - 1]), None);
     }

@@ -159,6 +159,7 @@ pub(crate) struct EndpointArgs {
 
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default)]
+#[command(mut_arg("level", super::level_of_tunnel))]
 #[command(after_help = "\
 Examples:
   oncewire serve --key b.key --peer \"$(cat a.pub)\" --allow origin.example:80
@@ -197,6 +198,7 @@ pub(crate) struct ServeArgs {
 
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default)]
+#[command(mut_arg("level", super::level_of_tunnel))]
 #[command(after_help = "\
 Examples:
   oncewire connect site-b:7077 --key a.key --peer \"$(cat b.pub)\" \\

@@ -264,6 +264,12 @@ fn efforts(session: &SessionStatus) -> Vec<String> {
                 ));
             }
         }
+        if from.hurried_bytes > 0 {
+            notes.push(format!(
+                "{peer}: {} {direction} at level 1, because encoding is slower than the link (see --level)",
+                bytes(from.hurried_bytes)
+            ));
+        }
         let padding = from.padding_bytes;
         if padding > 0 {
             notes.push(format!(

@@ -53,12 +53,14 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
     })?;
     let secret =
         SecretKey::load(key).map_err(|error| options.blame("key", super::key_failure(&error)))?;
+    let (encoder, hurries) = encoder(options)?;
     let endpoint = Endpoint {
         memory: args.memory,
         lanes: args.lanes,
         max_flows: args.max_flows,
         transport: args.transport.into(),
-        encoder: encoder(options)?.sharing(args.share.into()),
+        encoder: encoder.sharing(args.share.into()),
+        hurries,
         opening: match args.inside {
             InsideName::Always => Opening::Always,
             InsideName::Auto | InsideName::Off => Opening::Auto,
@@ -237,7 +239,8 @@ fn check<A: TunnelArgs>(options: &Options<A>, endpoint: &Endpoint) -> Outcome {
     Ok(())
 }
 
-fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
+/// The encoder, and whether its level may change.
+fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<(EncoderBuilder, bool)> {
     let &EndpointArgs { ref codec, inside, .. } = options.args.endpoint();
     let mut codec = codec.clone();
     // Of stage and level, an option on the command line replaces what the file says of either.
@@ -251,7 +254,11 @@ fn encoder<A: TunnelArgs>(options: &Options<A>) -> Outcome<EncoderBuilder> {
         codec.entropy = EntropyName::Coded(None);
     }
     codec.entropy().map_err(|failure| options.blame("level", failure))?;
-    codec.encoder(inside != InsideName::Off).map_err(|failure| options.blame("sampler", failure))
+    let hurries = codec.entropy == EntropyName::Coded(None) && codec.level.is_none();
+    let encoder = codec
+        .encoder(inside != InsideName::Off)
+        .map_err(|failure| options.blame("sampler", failure))?;
+    Ok((encoder, hurries))
 }
 
 /// Parameters of `serve`.

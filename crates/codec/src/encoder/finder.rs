@@ -97,6 +97,7 @@ pub struct Finder {
     /// Whether something of the last block was opened.
     is_following: bool,
     opening: bool,
+    hurrying: bool,
     stats: EncoderStats,
 }
 
@@ -126,6 +127,7 @@ impl Finder {
             inside: None,
             is_following: false,
             opening: true,
+            hurrying: false,
             stats: EncoderStats::default(),
         }
     }
@@ -259,7 +261,10 @@ impl Finder {
         tokens.block_len = block.len();
         tokens.dense = dense;
         tokens.binding = self.policy != CachePolicy::All;
-        tokens.stage = self.effort.stage();
+        tokens.stage = match self.effort.stage() {
+            Stage::Full if self.hurrying => Stage::Light,
+            stage => stage,
+        };
     }
 
     /// Appends the block that was searched last to the log, and counts it.
@@ -455,6 +460,12 @@ impl Finder {
     /// See [`Encoder::set_opening`](super::Encoder::set_opening).
     pub fn set_opening(&mut self, opening: bool) {
         self.opening = opening;
+    }
+
+    /// See [`Encoder::set_hurrying`](super::Encoder::set_hurrying). The tokens tell the
+    /// [`FrameWriter`](crate::FrameWriter).
+    pub fn set_hurrying(&mut self, hurrying: bool) {
+        self.hurrying = hurrying;
     }
 
     /// Counters since the finder was built.

@@ -303,6 +303,14 @@ impl Encoder {
         self.finder.set_opening(opening);
     }
 
+    /// Whether blocks are coded at level 1 from the next one on, whatever the level of the entropy
+    /// stage ([`Entropy::Coded`](crate::Entropy::Coded)). A new encoder does not hurry; without that
+    /// stage this does nothing. What a search has noted is forgotten with each change, so a change
+    /// costs bytes of the next block. Decoders need not know.
+    pub fn set_hurrying(&mut self, hurrying: bool) {
+        self.finder.set_hurrying(hurrying);
+    }
+
     /// Counters since the encoder was built.
     pub fn stats(&self) -> EncoderStats {
         self.finder.stats()

@@ -177,6 +177,9 @@ impl FrameWriter {
         }
         let literals = if gathered { &self.literals[..] } else { block };
         self.coded.clear();
+        if let Entropy::Coded { level } = entropy {
+            self.contexts[context].set_level(level);
+        }
         let transcoded = if matches!(entropy, Entropy::Coded { .. }) && !tokens.plan.is_empty() {
             transcode(
                 tokens,

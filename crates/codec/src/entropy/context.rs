@@ -116,6 +116,14 @@ impl WriteContext {
         true
     }
 
+    /// How hard the next literals are searched: 1 to 3. The reader need not know.
+    pub(crate) fn set_level(&mut self, level: i32) {
+        if let Some(literals) = self.literals.as_mut().filter(|_| level != self.level) {
+            literals.set_level(level);
+        }
+        self.level = level;
+    }
+
     /// Appends the section of `literals` to `out`.
     pub(crate) fn compress(
         &mut self,

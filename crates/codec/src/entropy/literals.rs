@@ -119,6 +119,12 @@ impl LiteralWriter {
         }
     }
 
+    /// A level of 1 to 3 for what comes next.
+    pub(crate) fn set_level(&mut self, level: i32) {
+        let (bits, effort) = search_effort(level);
+        self.search.set_effort(bits, effort);
+    }
+
     /// Memory in bytes, at most, for blocks of `max_block` bytes.
     pub(crate) fn most_memory(level: i32, max_block: usize) -> usize {
         let (bits, effort) = search_effort(level);
@@ -353,6 +359,22 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_level_may_change_with_every_section(texts in texts(), levels: u64) {
+            let level = |nth: usize| 1 + (levels >> (2 * nth) & 3).min(2) as i32;
+            let mut writer = LiteralWriter::new(Kernels::detect(), level(0));
+            let mut reader = LiteralReader::new(Kernels::detect());
+            let (mut buffers, mut columns) = (LiteralBuffers::default(), ColumnBuffers::default());
+            for (nth, text) in texts.iter().flat_map(|text| text.chunks(DEFAULT_BLOCK)).enumerate() {
+                writer.set_level(level(nth % 32));
+                let mut section = Vec::new();
+                let mut codes = NewCodes::of(text.len());
+                writer.write(text, &mut codes.clone(), &mut buffers, &mut section);
+                prop_assert_eq!(reader.read(&section, text.len(), &mut codes, &mut columns).unwrap(), text);
+            }
+            prop_assert!(writer.memory() <= LiteralWriter::most_memory(3, DEFAULT_BLOCK));
+        }
 
         #[test]
         fn sections_come_back_in_order(texts in texts(), level in 1i32..=3, block in prop_oneof![Just(DEFAULT_BLOCK), Just(MAX_BLOCK)]) {

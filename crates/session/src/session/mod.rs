@@ -27,6 +27,7 @@ use crate::message::{Message, close};
 use crate::meter::{FlowMeter, Residue};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
+use crate::pace::Pace;
 use crate::padding;
 use crate::recall::{Prepared, Preparing, Restoring};
 use crate::report::Counters;
@@ -176,6 +177,8 @@ pub struct Session {
     adapting: Option<Adapting>,
     /// `None` if compressed content is opened always or never.
     chooser: Option<Chooser>,
+    /// `None` if it never hurries.
+    pace: Option<Pace>,
 }
 
 impl Session {
@@ -254,6 +257,7 @@ impl Session {
             random: Random::new(config.random, is_client),
             chooser: (config.opening == Opening::Auto && config.encoder.looks_inside())
                 .then(Chooser::new),
+            pace: config.hurries.then(Pace::default),
             adapting: config
                 .cpu_budget
                 .and_then(|budget| Adapting::new(&config.encoder, budget, now)),

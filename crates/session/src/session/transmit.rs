@@ -44,6 +44,9 @@ impl Session {
         if let Some(chooser) = &mut self.chooser {
             chooser.encoded(job.content(), job.opened(), job.written, now);
         }
+        if let Some(pace) = &mut self.pace {
+            pace.encoded(job.content(), now);
+        }
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
         if job.result.is_ok() {
             self.count_sent(id, &job);
@@ -336,6 +339,7 @@ impl Session {
             let stream = std::mem::replace(&mut flow.stream, blank);
             let more = self.queued > len;
             let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
+            let hurries = self.pace.as_mut().is_some_and(|pace| pace.take(now));
             let lent = self.outgoing.lend(task, stream, &mut flow.send, len, explicit, opens);
             let (mut job, release) = match lent {
                 Ok(lent) => lent,
@@ -348,9 +352,11 @@ impl Session {
             self.config.sending.release(release);
             flow.sent += len as u64;
             job.markers = flow.examined.take(len);
+            job.hurries = hurries;
             self.queued -= len;
             self.counters.sent_bytes += len as u64;
             self.counters.unopened_bytes += if opens { 0 } else { len as u64 };
+            self.counters.hurried_bytes += if hurries { len as u64 } else { 0 };
             if flow.is_large {
                 self.counters.large_flow_bytes += len as u64;
             } else if flow.sent > self.outgoing.capacity() {

@@ -242,6 +242,46 @@ fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
     }
 }
 
+#[test]
+fn an_end_that_is_slower_than_its_link_codes_at_level_1() {
+    // Words of 3 to 10 letters, so that there are short repeats to seek.
+    let letters = noise(7, 4 << 10).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();
+    let choices = noise(8, 1 << 20);
+    let word = |choice: u8| &letters[usize::from(choice) * 16..][..3 + usize::from(choice % 8)];
+    let content: Vec<u8> = choices.iter().flat_map(|&choice| word(choice)).copied().collect();
+    // Sends it while encoding takes 4 ns a byte, and the link this many for a byte on the wire.
+    let send = |hurries: bool, link: u64| {
+        let side = |random| Config { log: 32 << 20, hurries, ..config(random) };
+        let mut pair = Pair::of(side(1), side(2));
+        let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+        pair.exchange();
+        let (mut rest, mut received) = (&content[..], Vec::new());
+        while received.len() < content.len() {
+            rest = &rest[pair.client.write(flow, rest)..];
+            let mut out = Vec::new();
+            while let Some(mut job) = pair.client.fill(0, 1, pair.now, &mut out) {
+                job.run(&mut out);
+                pair.now += Duration::from_nanos(4 * job.content() as u64);
+                pair.client.encoded(job, pair.now, &mut out);
+            }
+            pair.client.sent(0, 0, pair.now, &mut out);
+            pair.now += Duration::from_nanos(out.len() as u64 * link);
+            pair.server.receive(0, &out, pair.now);
+            received.extend(pair.received(flow).0);
+            pair.exchange();
+        }
+        assert!(received == content);
+        pair.client.counters()
+    };
+    let fast = send(true, 1);
+    assert!(fast.hurried_bytes > fast.sent_bytes / 2, "{fast:?}");
+    for (hurries, link) in [(true, 80), (false, 1)] {
+        let slow = send(hurries, link);
+        assert_eq!(slow.hurried_bytes, 0, "{slow:?}");
+        assert!(slow.wire_sent_bytes < fast.wire_sent_bytes, "{slow:?} {fast:?}");
+    }
+}
+
 /// What the client sends now.
 fn sent(pair: &mut Pair) -> Vec<u8> {
     let mut out = Vec::new();
