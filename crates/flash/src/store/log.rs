@@ -11,10 +11,11 @@ use super::error::{AppendError, Failed, HeaderError, Lost};
 use super::layout::{Footer, LogHeader, Place, Shape, State, UNIT, UNIT_CONTENT, content_of, seal};
 use super::seal::Sealer;
 use crate::device::{Aligned, Device, PAGE};
-use read::read_state;
+use read::{Loaded, read_state};
 use std::fmt;
 
-/// Units that are written at once, at most: each write costs the system as much as sealing a unit.
+/// Units that are written or read at once, at most: each write or read costs the system as much as
+/// sealing a unit.
 const RUN: usize = 8;
 /// Largest gap between appended bytes, in bytes: padding of a content log is shorter than a block.
 pub const MAX_GAP: u64 = 1 << 20;
@@ -48,8 +49,8 @@ pub struct DiskLog {
     own: u64,
     /// The footer that was read last.
     footer: Option<(u64, Option<Footer>)>,
-    /// The unit that was read last, by its first offset.
-    read: (Option<u64>, Aligned),
+    /// The units that were read last.
+    loaded: Loaded,
 }
 
 impl fmt::Debug for DiskLog {
@@ -139,7 +140,7 @@ impl DiskLog {
             must_commit: false,
             failed: None,
             footer: None,
-            read: (None, Aligned::new(UNIT)),
+            loaded: Loaded::new(),
         }
     }
 
@@ -423,7 +424,7 @@ impl DiskLog {
     fn forget_reads(&mut self) {
         self.must_commit = true;
         self.footer = None;
-        self.read.0 = None;
+        self.loaded.clear();
     }
 
     fn check(&self) -> Result<(), Failed> {

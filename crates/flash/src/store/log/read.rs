@@ -1,12 +1,71 @@
 //! What reads a log, and changes nothing on disk.
 
-use super::{DiskLog, Lost};
+use super::{DiskLog, Lost, RUN};
 use crate::device::{Aligned, Device, PAGE};
 use crate::store::layout::{
     Footer, OVERHEAD, Place, Shape, State, UNIT, UNIT_CONTENT, content_of, open, peek_state,
 };
 use crate::store::seal::Sealer;
 use std::ops::Range;
+
+/// Units that were read last, side by side: sealed until they are needed.
+pub(super) struct Loaded {
+    /// The first offset of the first of them, and which of them are opened.
+    start: u64,
+    opened: Vec<bool>,
+    units: Aligned,
+}
+
+impl Loaded {
+    pub(super) fn new() -> Loaded {
+        // Memory that is not touched is not used.
+        Loaded { start: 0, opened: Vec::new(), units: Aligned::new(RUN * UNIT) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.opened.clear();
+    }
+
+    /// Where they end, if there are any.
+    fn end(&self) -> Option<u64> {
+        let len = (self.opened.len() * UNIT_CONTENT) as u64;
+        (len > 0).then(|| self.start + len)
+    }
+
+    /// Which of them begins at an offset.
+    fn position(&self, start: u64) -> Option<usize> {
+        let at = usize::try_from(start.checked_sub(self.start)?).ok()?;
+        let is_one = at.is_multiple_of(UNIT_CONTENT) && at / UNIT_CONTENT < self.opened.len();
+        is_one.then_some(at / UNIT_CONTENT)
+    }
+
+    /// Reads so many units in place of what is here. Returns whether the device could.
+    fn read(&mut self, device: &dyn Device, at: u64, start: u64, count: usize) -> bool {
+        self.opened.clear();
+        let is_read = device.read(at, &mut self.units[..count * UNIT]).is_ok();
+        if is_read {
+            (self.start, self.opened) = (start, vec![false; count]);
+        }
+        is_read
+    }
+
+    /// Opens the unit that begins at an offset in place, and returns which it is; `None` if it
+    /// cannot be opened.
+    fn open(&mut self, start: u64, opens: impl FnOnce(&mut [u8]) -> bool) -> Option<usize> {
+        let nth = self.position(start)?;
+        if opens(&mut self.units[nth * UNIT..][..UNIT]) {
+            self.opened[nth] = true;
+            return Some(nth);
+        }
+        // Next time it is read again.
+        self.opened.clear();
+        None
+    }
+
+    fn unit(&self, nth: usize) -> &[u8] {
+        &self.units[nth * UNIT..][..UNIT]
+    }
+}
 
 impl DiskLog {
     /// Fills `into` with the content from `offset` on.
@@ -26,11 +85,8 @@ impl DiskLog {
             let start = at - skip as u64;
             let len = into.len().min(UNIT_CONTENT - skip);
             let (now, rest) = into.split_at_mut(len);
-            if start < newest {
-                self.load(start)?;
-            }
             let unit = match start < newest {
-                true => &self.read.1[..],
+                true => self.load(start, end)?,
                 false => &self.units[self.full * UNIT..][..UNIT],
             };
             let content = content_of(unit).start + skip;
@@ -41,35 +97,47 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Reads and opens a unit that was written.
-    fn load(&mut self, start: u64) -> Result<(), Lost> {
-        if self.read.0 == Some(start) {
-            return Ok(());
+    /// Reads and opens a unit that was written, and reads those behind it with it up to `end`; more
+    /// of them if they follow what was read before, since they are likely to be next.
+    fn load(&mut self, start: u64, end: u64) -> Result<&[u8], Lost> {
+        if let Some(nth) = self.loaded.position(start).filter(|&nth| self.loaded.opened[nth]) {
+            return Ok(self.loaded.unit(nth));
         }
-        self.read.0 = None;
+        let lost = Lost { start, end: start + UNIT_CONTENT as u64 };
+        let shape = self.header.shape;
+        let (segment, unit) = (start / shape.segment(), shape.unit_of(start));
         if self.full > 0 && start >= self.first {
             let written = self.write_full();
             // What was not written has another tag.
             let _ = self.note(written);
         }
-        let lost = Lost { start, end: start + UNIT_CONTENT as u64 };
-        let shape = self.header.shape;
-        let (segment, unit) = (start / shape.segment(), shape.unit_of(start));
         let tag = match segment == self.state.tail / shape.segment() {
             true => self.state.tags[unit],
             false => self.footer(segment).map_or(0, |footer| footer.tags[unit]),
         };
-        let block = &mut self.read.1;
-        if tag == 0 || self.device.read(shape.unit_at(start), block).is_err() {
+        if tag == 0 {
             return Err(lost);
         }
-        match open(&self.sealer, &self.header.id, Place::Unit(start), block) {
-            Some(found) if found == tag => {
-                self.read.0 = Some(start);
-                Ok(())
+        if self.loaded.position(start).is_none() {
+            let newest = self.state.tail - shape.unit_fill(self.state.tail) as u64;
+            let written = if self.full > 0 { self.first } else { newest };
+            let there = written.min((segment + 1) * shape.segment()) - start;
+            let there = (there / UNIT_CONTENT as u64).max(1) as usize;
+            let wanted = match self.loaded.end() == Some(start) {
+                true => RUN,
+                false => (end - start).div_ceil(UNIT_CONTENT as u64).min(RUN as u64) as usize,
+            };
+            let at = shape.unit_at(start);
+            let read = self.loaded.read(self.device.as_ref(), at, start, wanted.min(there));
+            // Perhaps only one of them cannot be read.
+            if !read && !self.loaded.read(self.device.as_ref(), at, start, 1) {
+                return Err(lost);
             }
-            _ => Err(lost),
         }
+        let opens = |block: &mut [u8]| {
+            open(&self.sealer, &self.header.id, Place::Unit(start), block) == Some(tag)
+        };
+        self.loaded.open(start, opens).map_or(Err(lost), |nth| Ok(self.loaded.unit(nth)))
     }
 
     pub(super) fn footer(&mut self, segment: u64) -> Option<&Footer> {
