@@ -2,7 +2,7 @@
 //!
 //! A table of all fingerprints of a log on disk would be larger than memory. But content repeats in
 //! order, so one hit is enough to bring back its neighborhood (Zhu et al., FAST 2008; Lillibridge
-//! et al., FAST 2009). A *marker* is a window of 32 bytes that a rolling hash chooses, one of about a
+//! et al., FAST 2009). A *marker* is a window of 32 bytes that its hash chooses, one of about a
 //! thousand, in text as in what is compressed; a *hook* is a marker whose fingerprint is the highest
 //! among its neighbors: about one in 8 KiB, and never far from the next one. Who looks for content
 //! looks up all markers, so it does not matter where the blocks are divided.
@@ -51,7 +51,8 @@ const GEAR: [u32; 256] = {
     }
     gear
 };
-/// A gear hash below this makes a marker: one of 1,024 windows, whatever letters the content has.
+/// A gear hash below this makes a marker: one of 1,024 windows. It takes twice as long as to look
+/// for candidates, but does so whatever letters the content has.
 const LIMIT: u32 = 1 << (32 - 10);
 /// Parts of content that are hashed at once, because each byte waits for the one before it.
 const PARTS: usize = 4;
@@ -62,8 +63,53 @@ fn gear(hash: u32, byte: u8) -> u32 {
     (hash << 1).wrapping_add(GEAR[usize::from(byte)])
 }
 
-/// Positions of markers in content, in ascending order.
-fn positions(content: &[u8]) -> Vec<u32> {
+/// A window whose first four bytes have a 16-bit hash up to this is a candidate: one of 32.
+const CANDIDATES: u16 = (1 << (16 - 5)) - 1;
+/// A candidate whose window has a hash below this is a marker: again one of 32.
+const CHOSEN: u64 = 1 << (64 - 5);
+/// Candidates that are found at once.
+const AT_ONCE: usize = 512;
+/// Odd factors of the words of a window.
+const FACTORS: [u64; WINDOW / 8] =
+    [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xff51_afd7_ed55_8ccd];
+
+/// The upper bits depend on the whole window.
+fn window_hash(window: &[u8]) -> u64 {
+    let words = window.as_chunks().0.iter().zip(FACTORS);
+    words.fold(0, |hash, (word, factor)| {
+        (hash ^ u64::from_le_bytes(*word)).wrapping_mul(factor).rotate_left(29)
+    })
+}
+
+/// Positions of markers in content, in ascending order. `None` if it has so few candidates that it
+/// must be made of few letters in turn: no four of them may have a low hash.
+fn sampled_positions(kernels: Kernels, content: &[u8]) -> Option<Vec<u32>> {
+    let windows = (content.len() + 1).saturating_sub(WINDOW);
+    let (mut found, mut candidates) = (Vec::new(), 0);
+    let (mut from, mut markers) = (0, [0; AT_ONCE]);
+    while from < windows {
+        let all = usize::MAX;
+        let sampled = kernels.sample_hash(CANDIDATES, content, WINDOW, 0, all, from, &mut markers);
+        for &at in &markers[..sampled.count] {
+            let window = &content[at as usize..][..WINDOW];
+            // Zeros have a low hash, and much content has many of them.
+            if window[..4] != [0; 4] {
+                candidates += 1;
+                if window_hash(window) < CHOSEN {
+                    found.push(at);
+                }
+            }
+        }
+        if sampled.count < AT_ONCE {
+            break;
+        }
+        from = sampled.resume;
+    }
+    (candidates >= windows / 128).then_some(found)
+}
+
+/// Positions of markers in content of any letters, in ascending order.
+fn rolled_positions(content: &[u8]) -> Vec<u32> {
     let windows = (content.len() + 1).saturating_sub(WINDOW);
     let len = windows / PARTS / STEP * STEP;
     let mut found: [Vec<u32>; PARTS] = Default::default();
@@ -109,14 +155,16 @@ fn positions(content: &[u8]) -> Vec<u32> {
 pub fn markers(content: &[u8], domain: Domain, key: u64) -> Vec<Hook> {
     // Another key than that of the table in memory: one must not tell of the other.
     let key = domain.key(key ^ 0x686f_6f6b);
-    let mut positions = positions(content);
+    let kernels = Kernels::detect();
+    let sampled = sampled_positions(kernels, content);
+    let mut positions = sampled.unwrap_or_else(|| rolled_positions(content));
     // Runs of a byte, or of a few in turn, lie everywhere and lead nowhere.
     positions.retain(|&at| {
         let window = &content[at as usize..][..WINDOW];
         (1..=4).all(|period| window[period..] != window[..WINDOW - period])
     });
     let mut fingerprints = vec![0; positions.len()];
-    Kernels::detect().fingerprints(content, &positions, WINDOW, key, &mut fingerprints);
+    kernels.fingerprints(content, &positions, WINDOW, key, &mut fingerprints);
     let hooks = positions.into_iter().zip(fingerprints);
     hooks.map(|(at, fingerprint)| Hook { at, fingerprint }).collect()
 }
@@ -216,8 +264,14 @@ impl Hooks {
 
     fn find(&self, fingerprint: u64) -> Option<u64> {
         let (bucket, tag) = self.bucket(fingerprint);
-        let slots = self.slots[bucket].iter();
+        let slots = &self.slots[bucket];
+        // New content has none of them: a loop without branches.
+        let has_one = |found: bool, slot: &u64| found | (slot & !self.offsets == tag);
+        if !slots.iter().fold(false, has_one) {
+            return None;
+        }
         slots
+            .iter()
             .filter(|slot| **slot != 0 && **slot & !self.offsets == tag)
             .filter_map(|slot| self.end.checked_sub(self.age(*slot)))
             .max()
@@ -289,7 +343,41 @@ mod tests {
                 .enumerate()
                 .filter_map(|(at, window)| is_marker(window).then_some(at as u32))
                 .collect();
-            assert_eq!(positions(&content), expected, "{len} bytes");
+            assert_eq!(rolled_positions(&content), expected, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_candidate_is_a_marker_by_its_bytes_alone() {
+        for len in [0, 31, 32, 33, 159, 160, 10_007, 300_000] {
+            let content = content(6, len);
+            // The hash of SAMPLEHASH, as it is defined.
+            let low = |window: &[u8]| {
+                let [low, high] = [0, 2].map(|at| u16::from_le_bytes([window[at], window[at + 1]]));
+                low.wrapping_mul(0x9e37).wrapping_add(high.wrapping_mul(0xc2b3)) <= CANDIDATES
+                    && window[..4] != [0; 4]
+            };
+            let windows = content.windows(WINDOW).enumerate();
+            let expected: Vec<u32> = windows
+                .filter_map(|(at, window)| {
+                    (low(window) && window_hash(window) < CHOSEN).then_some(at as u32)
+                })
+                .collect();
+            let found = sampled_positions(Kernels::detect(), &content);
+            assert_eq!(found.unwrap_or_default(), expected, "{len} bytes");
+            assert!(expected.len() >= len / 1500, "{} in {len} bytes", expected.len());
+        }
+    }
+
+    /// Content whose letters make no candidate has as many markers as any other.
+    #[test]
+    fn content_of_few_letters_has_markers() {
+        let bytes = content(7, 1 << 20);
+        for letters in [b"01".as_slice(), b"ab", b"xy", b"ACGT", b"0123456789,\n", b"\x00\xff"] {
+            let text: Vec<u8> =
+                bytes.iter().map(|&byte| letters[usize::from(byte) % letters.len()]).collect();
+            let found = markers(&text, Domain(5), 9).len();
+            assert!((256..4096).contains(&found), "{found} markers of {letters:?}");
         }
     }
 
