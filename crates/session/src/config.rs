@@ -6,6 +6,7 @@ use crate::limits::{
     SMALLEST_LOG,
 };
 use crate::opening::Opening;
+use crate::recall::StoreFor;
 use crate::store::StoreKey;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::search::MaxMatchSearch;
@@ -74,6 +75,8 @@ pub struct Config {
     /// Bytes of each log that the driver's store keeps and can read while the session lasts
     /// ([`crate::Event::Fetch`]). 0, the default: it only brings logs back after a restart.
     pub stored: u64,
+    /// Whether what lies only there is read where sending it would be faster. Default: it is not.
+    pub store_for: StoreFor,
 }
 
 /// A [`Config`] that was checked. A clone shares the budgets.
@@ -372,6 +375,7 @@ impl Default for Config {
             agent: concat!("oncewire ", env!("CARGO_PKG_VERSION")).into(),
             store: None,
             stored: 0,
+            store_for: StoreFor::default(),
         }
     }
 }

@@ -5,15 +5,20 @@
 //! Such content is found by [`Hooks`]; both ends read it, and append it to the log again, without
 //! sending it. From there on it is content like any other.
 
+mod choice;
 pub(crate) mod examined;
 mod latency;
+mod link;
 mod prepared;
 
+pub use choice::StoreFor;
+pub(crate) use link::Sent;
 pub(crate) use prepared::{Answer, Prepared, Preparing, is_told};
 
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
+use choice::{Choice, Way};
 use examined::{Examined, Markers};
 use latency::Latency;
 use oncewire_codec::hooks::{Hooks, markers};
@@ -59,8 +64,19 @@ pub(crate) struct Stretch {
 struct Fetch {
     stretch: Stretch,
     since: Instant,
+    /// Number of the look that found it.
+    look: u64,
+    /// The flow waits for it, until then at most.
+    waits: bool,
+    until: Option<Instant>,
+    /// It is read to know how long that takes.
+    is_try: bool,
+    /// Nothing was known of the peer's disk, so it waits for an answer, as later ones do not.
+    is_first: bool,
     /// `None` until this end has it.
     bytes: Option<Vec<u8>>,
+    /// How long that took.
+    took: Duration,
     /// The peer has said that it has it.
     is_prepared: bool,
 }
@@ -73,7 +89,20 @@ pub(crate) enum Came {
     /// Both ends have it: this lane has something to send.
     Ready(usize),
     /// It is not recalled. This flow waited for it.
-    Lost(FlowId),
+    Lost(Option<FlowId>),
+    /// This flow has waited for it long enough, and sends it.
+    Late(FlowId),
+}
+
+/// What was found on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// What to read, and whether the peer is to say at once when it has that.
+    pub(crate) found: Vec<(FetchId, bool, Range<u64>)>,
+    /// The flow waits for these.
+    pub(crate) waits: bool,
+    /// Stretches that are sent, because that is faster.
+    pub(crate) sent: usize,
 }
 
 /// What of a sending log lies on disk.
@@ -94,14 +123,16 @@ pub(crate) struct Recall {
     refused: VecDeque<Range<u64>>,
     fetches: BTreeMap<u64, Fetch>,
     next: u64,
+    looks: u64,
     latency: Latency,
+    pub(crate) choice: Choice,
     pub(crate) ready: VecDeque<(Stretch, Vec<u8>)>,
     /// Blocks of the log that the peer reads, until they are acknowledged.
     sent: VecDeque<(BlockId, Range<u64>)>,
 }
 
 impl Recall {
-    pub(crate) fn new(stored: u64) -> Recall {
+    pub(crate) fn new(stored: u64, goal: StoreFor) -> Recall {
         Recall {
             hooks: Hooks::new(stored),
             stored,
@@ -113,7 +144,9 @@ impl Recall {
             refused: VecDeque::new(),
             fetches: BTreeMap::new(),
             next: 0,
+            looks: 0,
             latency: Latency::default(),
+            choice: Choice::new(goal),
             ready: VecDeque::new(),
             sent: VecDeque::new(),
         }
@@ -121,14 +154,18 @@ impl Recall {
 
     /// An empty log begins.
     pub(crate) fn clear(&mut self) {
-        let Recall { stored, peer, next, .. } = *self;
-        *self = Recall { peer, next, ..Recall::new(stored) };
+        let Recall { stored, peer, next, looks, .. } = *self;
+        let goal = self.choice.goal();
+        let mut choice = std::mem::replace(&mut self.choice, Choice::new(goal));
+        choice.forget_blocks();
+        *self = Recall { peer, next, looks, choice, ..Recall::new(stored, goal) };
     }
 
     /// Another session begins.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self, goal: StoreFor) {
         self.peer = 0;
         self.latency = Latency::default();
+        self.choice = Choice::new(goal);
         self.fetches.clear();
         self.ready.clear();
         self.sent.clear();
@@ -142,6 +179,7 @@ impl Recall {
 
     /// The log ends at `offset` now.
     pub(crate) fn rewind(&mut self, offset: u64) {
+        self.choice.forget_blocks();
         while self.runs.back().is_some_and(|(start, _)| *start >= offset) {
             self.runs.pop_back();
         }
@@ -236,50 +274,97 @@ impl Recall {
         }
     }
 
-    /// What of the disk to read before `content` of a flow is encoded, and whether the peer is to say
-    /// at once when it has that. The log is that of `at`, and has this geometry.
+    /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, and
+    /// has this geometry. So many bytes of `others` would be sent in turn with this content, and
+    /// perhaps the flow has more behind it.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
     pub(crate) fn look(
         &mut self,
         at: &Stretch,
         key: u64,
         geometry: Geometry,
         content: &[u8],
+        (others, has_more): (u64, bool),
         examined: &mut Examined,
         now: Instant,
-    ) -> Vec<(FetchId, bool, Range<u64>)> {
+    ) -> Looked {
         examined.len = content.len();
+        if let Some((since, len, others)) = examined.read.take() {
+            self.choice.went_on(len, others, now.saturating_duration_since(since));
+        }
         // What is not there any more when the next blocks were encoded is not in memory.
         let memory = geometry.floor(self.end + MARGIN, 0).max(self.begin);
         let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
         if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
             examined.next = None;
-            return Vec::new();
+            return Looked::default();
         }
         examined.markers = markers(content, at.domain, key);
         examined.of = Some((at.log, at.domain));
         let (hooks, next) = (&examined.markers, &mut examined.next);
-        let mut found = Vec::new();
+        let mut ranges = Vec::new();
+        let most = MOST.saturating_sub(self.fetches.len() + self.ready.len());
         for range in self.hooks.look(hooks, content.len(), &stored, next, MOST_OF_ONE) {
             let Range { mut start, end } = self.owned(range, at.domain);
-            while start < end && self.fetches.len() + self.ready.len() < MOST {
+            while start < end && ranges.len() < most {
                 let generation = geometry.generation_start(start) + geometry.capacity();
                 let range = start..end.min(start + DEFAULT_BLOCK as u64).min(generation);
                 start = range.end;
                 if self.refused.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
                     continue;
                 }
-                self.next += 1;
-                let stretch = Stretch { range: range.clone(), ..at.clone() };
-                self.fetches.insert(
-                    self.next,
-                    Fetch { stretch, since: now, bytes: None, is_prepared: false },
-                );
-                let wants = self.latency.wants_answer();
-                if wants {
-                    self.latency.ask(self.next, now);
-                }
-                found.push((FetchId(Side::Sending, self.next), wants, range));
+                ranges.push(range);
             }
+        }
+        if ranges.is_empty() {
+            return Looked::default();
+        }
+        let len = ranges.iter().map(|range| range.end - range.start).sum();
+        let (waits, until) =
+            match self.choice.choose(u64::min(len, content.len() as u64), others, now) {
+                Way::Recall(until) => (true, until),
+                Way::Try => (false, None),
+                Way::Send => return Looked { sent: ranges.len(), ..Looked::default() },
+            };
+        let sent = if waits { 0 } else { ranges.len() };
+        if waits && has_more {
+            examined.read = Some((now, content.len() as u64, others));
+        }
+        let found = self.begin(at, ranges, waits, until, now);
+        Looked { found, waits, sent }
+    }
+
+    /// These ranges are read, because a look has found them.
+    fn begin(
+        &mut self,
+        at: &Stretch,
+        ranges: Vec<Range<u64>>,
+        waits: bool,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> Vec<(FetchId, bool, Range<u64>)> {
+        self.looks += 1;
+        let mut found = Vec::new();
+        for range in ranges {
+            self.next += 1;
+            let fetch = Fetch {
+                stretch: Stretch { range: range.clone(), ..at.clone() },
+                since: now,
+                look: self.looks,
+                waits,
+                until,
+                is_try: !waits,
+                is_first: self.latency.is_unknown(),
+                bytes: None,
+                took: Duration::ZERO,
+                is_prepared: false,
+            };
+            self.fetches.insert(self.next, fetch);
+            let wants = self.latency.wants_answer();
+            if wants {
+                self.latency.ask(self.next, now);
+            }
+            found.push((FetchId(Side::Sending, self.next), wants, range));
         }
         found
     }
@@ -295,29 +380,47 @@ impl Recall {
         let Some(fetch) = self.fetches.get_mut(&id) else { return Came::Waits };
         let len = fetch.stretch.range.end - fetch.stretch.range.start;
         fetch.bytes = bytes.filter(|bytes| bytes.len() as u64 == len);
+        fetch.took = now.saturating_duration_since(fetch.since);
         if fetch.bytes.is_none() {
             return self.lose(id, true);
         }
+        let took = fetch.took;
         let is_due = matches!(self.latency.due(fetch.since, rtt), Some(due) if due <= now);
-        if fetch.is_prepared || is_due { self.go(id) } else { Came::Waits }
+        if fetch.is_prepared || is_due { self.go(id, took) } else { Came::Waits }
     }
 
     /// The peer has read a stretch in this time, or failed to.
-    pub(crate) fn prepared(&mut self, id: u64, took: Option<Duration>) -> Came {
-        self.latency.answer(id, took);
+    pub(crate) fn prepared(&mut self, id: u64, took: Option<Duration>, now: Instant) -> Came {
+        let is_try = self.fetches.get(&id).is_some_and(|fetch| fetch.is_try);
+        self.latency.answer(id, took, is_try);
         let Some(fetch) = self.fetches.get_mut(&id) else { return Came::Waits };
         fetch.is_prepared = took.is_some();
-        match (took.is_some(), fetch.bytes.is_some()) {
-            (true, true) => self.go(id),
-            (true, false) => Came::Waits,
-            (false, _) => self.lose(id, true),
+        let waited = now.saturating_duration_since(fetch.since);
+        let (own, is_first) = (fetch.took, fetch.is_first || is_try);
+        match (took, fetch.bytes.is_some()) {
+            (Some(took), true) if is_first => self.go(id, own.max(took)),
+            (Some(_), true) => self.go(id, waited),
+            (Some(_), false) => Came::Waits,
+            (None, _) => {
+                let is_late = waited >= LANE_PATIENCE;
+                self.give_up(id, is_late.then_some(waited))
+            }
         }
     }
 
-    /// A stretch is recalled next.
-    fn go(&mut self, id: u64) -> Came {
-        match self.fetches.remove(&id) {
-            Some(Fetch { stretch, bytes: Some(bytes), .. }) => {
+    /// How long it took to have a stretch tells how long a look takes, if it was the last one.
+    fn measure(&mut self, fetch: &Fetch, took: Duration) {
+        if self.fetches.values().all(|other| other.look != fetch.look) {
+            self.choice.took(took, fetch.is_try);
+        }
+    }
+
+    /// Both ends have a stretch, after this time: it is recalled next.
+    fn go(&mut self, id: u64, took: Duration) -> Came {
+        let fetch = self.fetches.remove(&id);
+        fetch.iter().for_each(|fetch| self.measure(fetch, took));
+        match fetch {
+            Some(Fetch { stretch, bytes: Some(bytes), waits: true, .. }) => {
                 let lane = stretch.lane;
                 self.ready.push_back((stretch, bytes));
                 Came::Ready(lane)
@@ -327,11 +430,22 @@ impl Recall {
     }
 
     fn lose(&mut self, id: u64, is_bad: bool) -> Came {
-        let Some(Fetch { stretch, .. }) = self.fetches.remove(&id) else { return Came::Waits };
+        let Some(Fetch { stretch, waits, .. }) = self.fetches.remove(&id) else {
+            return Came::Waits;
+        };
         if is_bad {
             self.refuse(stretch.range);
         }
-        Came::Lost(stretch.flow)
+        Came::Lost(waits.then_some(stretch.flow))
+    }
+
+    /// A stretch cannot be read; or not in time, if it was waited for so long. A slow disk may be
+    /// faster later.
+    fn give_up(&mut self, id: u64, waited: Option<Duration>) -> Came {
+        let is_slow = waited.filter(|_| self.choice.goal() == StoreFor::Time);
+        let is_try = self.fetches.get(&id).is_some_and(|fetch| fetch.is_try);
+        is_slow.into_iter().for_each(|waited| self.choice.took(waited, is_try));
+        self.lose(id, is_slow.is_none())
     }
 
     /// Until when a request is waited for, and whether its stretch is recalled then.
@@ -350,17 +464,36 @@ impl Recall {
 
     /// Until when a request is waited for.
     pub(crate) fn deadline(&self, rtt: Duration) -> Option<Instant> {
-        self.fetches.values().map(|fetch| self.due(fetch, rtt).0).min()
+        let due = self.fetches.values().map(|fetch| self.due(fetch, rtt).0);
+        let until = self.fetches.values().filter(|fetch| fetch.waits).filter_map(|one| one.until);
+        due.chain(until).min()
     }
 
     /// What becomes of a request that was waited for long enough, if there is one.
     pub(crate) fn overdue(&mut self, now: Instant, rtt: Duration) -> Option<Came> {
-        let (&id, is_ready, has_bytes) = self.fetches.iter().find_map(|(id, fetch)| {
+        let overdue = self.fetches.iter().find_map(|(id, fetch)| {
             let (due, is_ready) = self.due(fetch, rtt);
-            (due <= now).then_some((id, is_ready, fetch.bytes.is_some()))
-        })?;
-        // What this end could not read is bad; what the peer did not say may be read later.
-        Some(if is_ready { self.go(id) } else { self.lose(id, !has_bytes) })
+            let waited = now.saturating_duration_since(fetch.since);
+            (due <= now).then_some((*id, is_ready, fetch.bytes.is_some(), waited))
+        });
+        match overdue {
+            Some((id, true, _, waited)) => Some(self.go(id, waited)),
+            Some((id, false, false, waited)) => Some(self.give_up(id, Some(waited))),
+            // What the peer did not say may be read later.
+            Some((id, false, true, _)) => Some(self.lose(id, false)),
+            None => {
+                let is_late = |fetch: &&mut Fetch| {
+                    fetch.waits && fetch.until.is_some_and(|until| until <= now)
+                };
+                let late = self.fetches.values_mut().find(is_late)?;
+                late.waits = false;
+                let (flow, look) = (late.stretch.flow, late.look);
+                if !self.fetches.values().any(|other| other.look == look && other.waits) {
+                    self.choice.is_late();
+                }
+                Some(Came::Late(flow))
+            }
+        }
     }
 
     pub(crate) fn sent(&mut self, block: BlockId, range: Range<u64>) {

@@ -102,6 +102,8 @@ metrics! {
         lost_recalls: Counter, Count;
         /// Bytes of content that were coded at level 1, because this end was slower than the link.
         hurried_bytes: Counter, Bytes;
+        /// Stretches of content that lie on disk, but were sent, because that was expected to be faster.
+        outrun_recalls: Counter, Count;
     }
 }
 
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn reports_read_as_written_and_may_have_other_lengths() {
         let counters =
-            Counters { sent_bytes: 1 << 40, hurried_bytes: 7, flows: 3, ..Counters::default() };
+            Counters { sent_bytes: 1 << 40, outrun_recalls: 7, flows: 3, ..Counters::default() };
         let wire = counters.write();
         assert_eq!(Counters::read(&wire), Some(counters));
         let mut longer = wire.clone();
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(Counters::read(&longer), Some(counters));
         assert_eq!(
             Counters::read(&wire[..wire.len() - 8]),
-            Some(Counters { hurried_bytes: 0, ..counters })
+            Some(Counters { outrun_recalls: 0, ..counters })
         );
         assert_eq!(Counters::read(&wire[..wire.len() - 1]), None);
     }

@@ -3,21 +3,21 @@
 use super::*;
 use crate::flow::FlowId;
 use crate::recall::examined::{Examined, Markers};
-use crate::recall::{FetchId, Stretch};
+use crate::recall::{Looked, StoreFor, Stretch};
 use crate::store::{Run, domain_of_owner};
 use std::time::Instant;
 
 impl Outgoing {
-    /// The driver can read `stored` bytes of the log. A session begins.
-    pub(crate) fn set_stored(&mut self, stored: u64) {
+    /// The driver can read `stored` bytes of the log, with this goal. A session begins.
+    pub(crate) fn set_stored(&mut self, stored: u64, goal: StoreFor) {
         if stored == 0 || !self.has_store() {
             self.recall = None;
             return;
         }
         if let Some(recall) = &mut self.recall {
-            return recall.settle();
+            return recall.settle(goal);
         }
-        let mut recall = Recall::new(stored);
+        let mut recall = Recall::new(stored, goal);
         // What came back after a restart.
         if let Some(SentLog { encoder: Some(encoder), key, capacity, epoch, .. }) = &self.log {
             let end = encoder.end();
@@ -89,22 +89,24 @@ impl Outgoing {
         }
     }
 
-    /// What of the disk to read before content of a flow is encoded.
+    /// What of the disk to read before content of a flow is encoded: see [`Recall::look`].
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
     pub(crate) fn look_on_disk(
         &mut self,
         lane: usize,
         flow: FlowId,
         domain: Domain,
         content: &[u8],
+        around: (u64, bool),
         examined: &mut Examined,
         now: Instant,
-    ) -> Vec<(FetchId, bool, Range<u64>)> {
+    ) -> Looked {
         let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else {
             examined.len = content.len();
-            return Vec::new();
+            return Looked::default();
         };
         let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0 };
-        recall.look(&at, log.key, self.geometry, content, examined, now)
+        recall.look(&at, log.key, self.geometry, content, around, examined, now)
     }
 
     /// Appends content to the log that was read from disk, and RECALL to `out`.

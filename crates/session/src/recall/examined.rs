@@ -2,6 +2,7 @@
 
 use oncewire_codec::Domain;
 use oncewire_codec::hooks::{Hook, split_markers};
+use std::time::Instant;
 
 /// What of a flow's queue was looked up, and the markers found there: what is looked up is noted
 /// soon, and finding them takes as long as both.
@@ -14,6 +15,9 @@ pub(crate) struct Examined {
     /// Their markers, and the log of whose key and domain these are.
     pub(super) markers: Vec<Hook>,
     pub(super) of: Option<(u64, Domain)>,
+    /// When content was read that was found there, if there was more behind it: bytes that were
+    /// looked up, and of others.
+    pub(super) read: Option<(Instant, u64, u64)>,
 }
 
 impl Examined {

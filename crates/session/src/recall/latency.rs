@@ -34,17 +34,25 @@ impl Latency {
         wants
     }
 
+    /// Whether nothing was answered yet.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.smoothed.is_none()
+    }
+
     pub(super) fn ask(&mut self, id: u64, now: Instant) {
         self.asked.retain(|_, since| now.saturating_duration_since(*since) < LOST);
         self.asked.insert(id, now);
     }
 
-    /// The peer has answered: it took so long, or could not read.
-    pub(super) fn answer(&mut self, id: u64, took: Option<Duration>) {
+    /// The peer has answered: it took so long, or could not read. A try is rare, and counts more.
+    pub(super) fn answer(&mut self, id: u64, took: Option<Duration>, is_try: bool) {
         self.asked.remove(&id);
         if let Some(took) = took {
             self.smoothed = Some(match self.smoothed {
                 None => (took, took / 2),
+                Some((mean, deviation)) if is_try => {
+                    ((mean + took) / 2, (deviation + mean.abs_diff(took)) / 2)
+                }
                 Some((mean, deviation)) => {
                     ((mean * 7 + took) / 8, (deviation * 3 + mean.abs_diff(took)) / 4)
                 }
@@ -78,15 +86,18 @@ mod tests {
     fn a_quick_disk_answers_now_and_then_and_a_slow_one_always() {
         let mut latency = Latency::default();
         assert!(latency.wants_answer() && latency.wants_answer());
-        latency.answer(1, Some(MS / 10));
+        latency.answer(1, Some(MS / 10), false);
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
         assert_eq!(latency.due(now, MS), Some(now));
         let wanted = (0..80).filter(|_| latency.wants_answer()).count();
         assert_eq!(wanted, 10);
         // It says unasked that it was slow.
-        latency.answer(2, Some(5 * MS));
+        latency.answer(2, Some(5 * MS), false);
         assert!((0..80).all(|_| latency.wants_answer()));
+        // A few tries show that it is quick again.
+        (0..10).for_each(|_| latency.answer(3, Some(MS / 10), true));
+        assert_eq!(latency.due(now, MS), Some(now));
     }
 
     #[test]
@@ -96,17 +107,17 @@ mod tests {
         let mut latency = Latency::default();
         latency.ask(1, start);
         assert_eq!(latency.due(start, MS), None, "nothing is known yet");
-        latency.answer(1, Some(20 * MS));
+        latency.answer(1, Some(20 * MS), false);
         assert_eq!(latency.due(start, MS), Some(start + 60 * MS));
         for id in 2..40 {
             latency.ask(id, start);
-            latency.answer(id, Some(20 * MS));
+            latency.answer(id, Some(20 * MS), false);
         }
         let due = latency.due(start, MS).expect("a time");
         assert!((20 * MS..21 * MS).contains(&(due - start)), "{:?}", due - start);
         // A failure says nothing of time.
         latency.ask(50, start);
-        latency.answer(50, None);
+        latency.answer(50, None, false);
         assert_eq!(latency.due(start, MS), Some(due));
         // One that hangs is known to hang as soon as it is late.
         latency.ask(60, start);

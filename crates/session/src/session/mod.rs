@@ -24,7 +24,7 @@ use crate::incoming::{Incoming, IncomingError};
 use crate::lane::{Counted, Expired, Lane, Step, Timers};
 use crate::limits::*;
 use crate::message::{Message, close};
-use crate::meter::{FlowMeter, Residue};
+use crate::meter::{FlowMeter, Residue, SentBlock};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
 use crate::pace::Pace;
@@ -268,7 +268,7 @@ impl Session {
             session.outgoing.set_effort(ladder.efforts()[0]);
         }
         session.outgoing.reset_domain_counts();
-        session.outgoing.set_stored(session.config.stored);
+        session.outgoing.set_stored(session.config.stored, session.config.store_for);
         // Before HELLO says what memory holds.
         session.incoming.set_limit(session.log_limit.largest());
         session

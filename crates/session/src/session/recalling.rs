@@ -1,7 +1,9 @@
 //! Content comes back from disk: [`crate::recall`] has what is looked for.
 
 use super::*;
-use crate::recall::{Answer as Read, Came, FetchId, LANE_PATIENCE, NO_FLOW, Restoring, is_told};
+use crate::recall::{
+    Answer as Read, Came, FetchId, LANE_PATIENCE, Looked, NO_FLOW, Restoring, Sent, is_told,
+};
 use crate::store::Run;
 use oncewire_codec::Recalled;
 use std::ops::Range;
@@ -89,6 +91,10 @@ impl Session {
             Came::Ready(lane) => self.wake(lane),
             Came::Lost(flow) => {
                 self.counters.lost_recalls += 1;
+                flow.into_iter().for_each(|flow| self.release_flow(flow));
+            }
+            Came::Late(flow) => {
+                self.counters.outrun_recalls += 1;
                 self.release_flow(flow);
             }
         }
@@ -130,8 +136,8 @@ impl Session {
     }
 
     /// The peer has read what was announced, or cannot.
-    pub(super) fn handle_prepared(&mut self, id: u64, took: Option<Duration>) {
-        let came = self.outgoing.recall.as_mut().map(|recall| recall.prepared(id, took));
+    pub(super) fn handle_prepared(&mut self, id: u64, took: Option<Duration>, now: Instant) {
+        let came = self.outgoing.recall.as_mut().map(|recall| recall.prepared(id, took, now));
         self.came(came.unwrap_or(Came::Waits));
     }
 
@@ -164,15 +170,23 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> bool {
+        let waiting: usize = self.lanes.iter_mut().map(|lane| lane.round().len()).sum();
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.examined.len == 0) else {
             return false;
         };
         let mut content = Vec::new();
-        flow.send.copy_front(flow.sendable().min(LOOK), &mut content);
+        // Also beyond its credit: little at a time takes as long.
+        flow.send.copy_front(LOOK, &mut content);
         let (domain, examined) = (flow.stream.domain(), &mut flow.examined);
-        let found = self.outgoing.look_on_disk(lane, id, domain, &content, examined, now);
-        flow.recalls = found.len();
-        let is_waiting = !found.is_empty();
+        // Flows send in turn, as much each.
+        let others = self.queued.saturating_sub(flow.send.len());
+        let others = others.min(waiting.saturating_sub(1).saturating_mul(content.len()));
+        let around = (others as u64, flow.send.len() > content.len());
+        let outgoing = &mut self.outgoing;
+        let Looked { found, waits, sent } =
+            outgoing.look_on_disk(lane, id, domain, &content, around, examined, now);
+        flow.recalls = if waits { found.len() } else { 0 };
+        self.counters.outrun_recalls += sent as u64;
         for (FetchId(_, id), wants, range) in &found {
             let (id, wants) = (*id, *wants);
             let (from, len) = (range.start, range.end - range.start);
@@ -183,7 +197,33 @@ impl Session {
             side: Side::Sending,
             range,
         }));
-        is_waiting
+        waits
+    }
+
+    /// A block was written that is the last of the log.
+    pub(super) fn wrote(&mut self, block: &SentBlock, now: Instant) {
+        let end = self.outgoing.end();
+        if let Some(recall) = &mut self.outgoing.recall {
+            let (content, new, wire) = (block.content, block.unmatched(), block.wire);
+            recall.choice.wrote(end, Sent { content, new, wire }, now);
+        }
+    }
+
+    /// A lane has nothing more to send now.
+    pub(super) fn drained(&mut self) {
+        if let Some(recall) = &mut self.outgoing.recall
+            && self.lanes.iter_mut().all(|lane| lane.round().is_empty())
+        {
+            recall.choice.drained();
+        }
+    }
+
+    /// The acknowledged offset may have grown.
+    pub(super) fn measure_link(&mut self, now: Instant) {
+        let (offset, rtt) = (self.outgoing.acknowledged(), self.rtt.unwrap_or_default());
+        if let Some(recall) = &mut self.outgoing.recall {
+            recall.choice.acknowledged(offset, rtt, now);
+        }
     }
 
     /// Appends content that was read for a flow of this lane to the log, and says so to the peer.

@@ -249,7 +249,7 @@ impl Session {
             Step::Wake => self.wake(lane),
             Step::Counted(message) => return self.handle_counted(lane, message, now),
             Step::Answer(body) => self.handle_answer(lane, body, now),
-            Step::Acknowledged(done) => self.acknowledged(done),
+            Step::Acknowledged(done) => self.acknowledged(done, now),
             Step::RoundTrip(sample) => {
                 // Smoothed as in RFC 6298.
                 self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
@@ -259,7 +259,7 @@ impl Session {
                 let stretch = Prepared { id, wants, lane, fetch: 0, from, len, since, bytes };
                 return self.handle_prepare(stretch);
             }
-            Step::Prepared(id, took) => self.handle_prepared(id, took),
+            Step::Prepared(id, took) => self.handle_prepared(id, took, now),
             Step::Report(counters) => self.reports.received(counters, now),
             Step::Dropped => {
                 self.events.push_back(Event::Drop(lane));
@@ -472,12 +472,13 @@ impl Session {
     }
 
     /// The peer has processed messages of a lane.
-    pub(super) fn acknowledged(&mut self, messages: Vec<Counted>) {
+    pub(super) fn acknowledged(&mut self, messages: Vec<Counted>, now: Instant) {
         for message in messages {
             if let Counted::Block(_, id) = message {
                 self.outgoing.acknowledge(id);
             }
         }
+        self.measure_link(now);
         // The span has moved, so any lane may be able to send.
         let resizes = self.wants_resize();
         self.wake_where(|lane| resizes || lane.has_unsent());

@@ -48,9 +48,7 @@ impl Session {
             pace.encoded(job.content(), now);
         }
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
-        if job.result.is_ok() {
-            self.count_sent(id, &job);
-        }
+        let sent = job.result.is_ok().then(|| self.count_sent(id, &job));
         let start = out.len().saturating_sub(written);
         match self.outgoing.take_back(job) {
             Ok((encoded, stream)) => {
@@ -61,7 +59,10 @@ impl Session {
                 let is_current =
                     self.ended.is_none() && state.is_up() && state.transport() == transport;
                 match encoded {
-                    Encoded::Current(block) if is_current => state.wrote_block(id, block),
+                    Encoded::Current(block) if is_current => {
+                        state.wrote_block(id, block);
+                        sent.iter().for_each(|block| self.wrote(block, now));
+                    }
                     Encoded::Current(block) | Encoded::Earlier(block) => {
                         out.truncate(start);
                         state.queue_block(id, block);
@@ -79,8 +80,8 @@ impl Session {
         self.note_memory();
     }
 
-    /// Counts a block that was encoded, and why it was not reduced.
-    fn count_sent(&mut self, id: FlowId, job: &EncodeJob) {
+    /// Counts a block that was encoded, and why it was not reduced. Returns what it was.
+    fn count_sent(&mut self, id: FlowId, job: &EncodeJob) -> SentBlock {
         let mut flow = self.flows.get_mut(&id);
         let is_encrypted = flow.as_mut().is_some_and(|flow| {
             *flow.is_encrypted.get_or_insert_with(|| begins_encrypted(&job.content))
@@ -95,6 +96,7 @@ impl Session {
         if let Some(meter) = flow.and_then(|flow| flow.meter.as_ref()) {
             meter.sent(block);
         }
+        block
     }
 
     /// A job was lost, with the encoder: the session ends.
@@ -211,7 +213,10 @@ impl Session {
             match self.next_block(lane, now, out) {
                 Next::Job(job) => return Some(job),
                 Next::Log => {}
-                Next::Nothing => return None,
+                Next::Nothing => {
+                    self.drained();
+                    return None;
+                }
             }
         }
     }
@@ -303,8 +308,11 @@ impl Session {
             };
             let len = flow.sendable();
             if len == 0 {
-                if flow.send.len() > 0 {
+                if flow.send.len() > 0 && flow.recalls == 0 {
                     self.counters.credit_stalls += 1;
+                    if let Some(recall) = &mut self.outgoing.recall {
+                        recall.choice.stalled(now);
+                    }
                 }
                 round.leave(Some(&mut flow.turn));
                 continue;

@@ -118,7 +118,11 @@ impl Session {
         let Some(done) = self.lanes[lane].acknowledge(hello.received) else {
             return self.end(Ended::StateMismatch);
         };
-        self.acknowledged(done);
+        // What an earlier transport was to bring tells nothing of this one.
+        if let Some(recall) = &mut self.outgoing.recall {
+            recall.choice.forget_blocks();
+        }
+        self.acknowledged(done, now);
         let log = self.outgoing.epoch().log;
         if first {
             let size = self.next_log();

@@ -7,6 +7,7 @@ mod adapting;
 mod close;
 mod domain_lengths;
 mod domains;
+mod fast_link;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod fuzz_seeds;

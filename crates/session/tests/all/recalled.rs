@@ -3,7 +3,7 @@
 use oncewire_codec::{EncoderBuilder, Sharing};
 use oncewire_session::{
     Config, Event, FetchId, Hello, LogHeader, LogRecord, Logs, Owner, Piece, Read, RestoredLog,
-    Run, Session, Settings, Side, StoreKey, Unwritten,
+    Run, Session, Settings, Side, StoreFor, StoreKey, Unwritten,
 };
 use oncewire_testkit::content::incompressible;
 use std::ops::Range;
@@ -143,8 +143,9 @@ pub(super) struct Pair {
     lanes: usize,
 }
 
-fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize) -> Settings {
+fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize, goal: StoreFor) -> Settings {
     let config = Config {
+        store_for: goal,
         log: LOG,
         lanes,
         random: [1, end as u64, 3, 4],
@@ -158,14 +159,24 @@ fn config(end: usize, sharing: Sharing, stored: u64, lanes: usize) -> Settings {
 
 impl Pair {
     pub(super) fn new(sharing: Sharing, stored: [u64; 2], disks: [Disk; 2], lanes: usize) -> Pair {
+        Pair::with_goal(sharing, stored, disks, lanes, StoreFor::Time)
+    }
+
+    pub(super) fn with_goal(
+        sharing: Sharing,
+        stored: [u64; 2],
+        disks: [Disk; 2],
+        lanes: usize,
+        goal: StoreFor,
+    ) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
-        let mut client = Session::connect(config(0, sharing, stored[0], lanes), None, now);
+        let mut client = Session::connect(config(0, sharing, stored[0], lanes, goal), None, now);
         client.attach(0, now);
         let mut hello = Vec::new();
         client.transmit(0, MIB, now, &mut hello);
         let (hello, _) = Hello::read(&hello).unwrap().unwrap();
-        let server = config(1, sharing, stored[1], lanes);
+        let server = config(1, sharing, stored[1], lanes, goal);
         let server = Session::accept_new(server, None, &hello, now).unwrap();
         let end = |session, disk| End {
             session,
@@ -195,7 +206,7 @@ impl Pair {
     fn restart_with(&mut self, logs: [u64; 2]) {
         let now = self.now;
         let config = |end: usize| {
-            let config = config(end, Sharing::None, ALL, 1);
+            let config = config(end, Sharing::None, ALL, 1, StoreFor::Time);
             let (random, log) = ([2, end as u64, 5, 6], logs[end]);
             let config = Config { random, log, ..Config::clone(&config) };
             config.build().unwrap()
