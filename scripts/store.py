@@ -119,7 +119,7 @@ class Tunnel:
                 "serve": ["serve", "--listen", listen, "--allow", self.target],
                 "connect": ["connect", f"127.0.0.1:{self.ports['serve']}", "-L", f"{listen}:{self.target}"],
             }[end]
-            store = ["--store", self.dir / end, "--store-size", "1T", "--store-per-peer", str(self.per_peer)]
+            store = ["--store", self.dir / end, "--store-size", "1T", "--store-per-peer", str(self.per_peer), "--store-for", "bytes"]
             common = ["--key", self.dir / f"{end}.key", "--peer", self.keys[peer], "--memory", self.memory]
             socket_of = ["--status", self.dir / f"{end}.sock"]
             log = open(self.dir / f"{end}.log", "ab")

@@ -12,7 +12,7 @@ use crate::tls::TlsError;
 use crate::transport::TransportKind;
 use oncewire_codec::adapt::CpuShare;
 use oncewire_codec::{EncoderBuilder, Sharing};
-use oncewire_session::{Config, ConfigError, Opening, Settings};
+use oncewire_session::{Config, ConfigError, Opening, Settings, StoreFor};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ pub struct Endpoint {
     pub opening: Opening,
     /// Whether to code at level 1 while this end is slower than its link: see [`Config::hurries`].
     pub hurries: bool,
+    /// Whether what only a store on disk has is read where sending it would be faster: see
+    /// [`Config::store_for`].
+    pub store_for: StoreFor,
     /// What is written at once is padded to a power of two of bytes, and from this size on to a
     /// multiple of this size: see [`Config::pad`]. Default: 0, no padding.
     pub pad: u32,
@@ -78,6 +81,7 @@ impl Endpoint {
             encoder: EncoderBuilder::default().sharing(Sharing::Chunks),
             opening: Opening::default(),
             hurries: true,
+            store_for: StoreFor::default(),
             pad: 0,
             cpu_budget: None,
             egress: Egress { connect_timeout: CONNECT_TIMEOUT, ..Egress::default() },
@@ -130,6 +134,7 @@ impl Endpoint {
             max_flows,
             opening: self.opening,
             hurries: self.hurries,
+            store_for: self.store_for,
             pad: self.pad,
             cpu_budget: self.cpu_budget,
             keep_alive: self.keep_alive,

@@ -1,8 +1,9 @@
 //! Options of `serve` and `connect` about caches on disk, and arguments of `store`.
 
-use super::values::{groups, parsed};
+use super::values::{choice, groups, parsed};
 use crate::quantity::{parse_day, parse_size, size};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use oncewire_session::StoreFor;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -31,6 +32,10 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE/day", value_parser = parse_day, help_heading = "Caches on disk")]
     #[serde(deserialize_with = "maybe_day")]
     pub(crate) store_writes: Option<u64>,
+    /// What caches on disk that hold more than memory are for. Each end decides for what it sends
+    #[arg(long, value_enum, value_name = "GOAL", default_value_t = StoreGoal::Time, help_heading = "Caches on disk")]
+    #[serde(deserialize_with = "choice")]
+    pub(crate) store_for: StoreGoal,
     /// Encrypt caches on disk with the secret in this file, 32 bytes or more [default: the key of
     /// this end]
     #[arg(long, value_name = "FILE", help_heading = "Caches on disk")]
@@ -41,6 +46,23 @@ pub(crate) struct StoreArgs {
 }
 
 groups!(StoreArgs);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreGoal {
+    /// Save bytes where reading them from disk is not slower than sending them
+    Time,
+    /// Save bytes, however slow the disk is
+    Bytes,
+}
+
+impl From<StoreGoal> for StoreFor {
+    fn from(goal: StoreGoal) -> StoreFor {
+        match goal {
+            StoreGoal::Time => StoreFor::Time,
+            StoreGoal::Bytes => StoreFor::Bytes,
+        }
+    }
+}
 
 fn maybe_size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     parsed(from, parse_size).map(Some)

@@ -270,6 +270,13 @@ fn efforts(session: &SessionStatus) -> Vec<String> {
                 bytes(from.hurried_bytes)
             ));
         }
+        if from.outrun_recalls > 0 {
+            notes.push(format!(
+                "{peer}: {} stretches {direction} that lie on disk, because sending is faster than \
+                 reading them (see --store-for)",
+                from.outrun_recalls
+            ));
+        }
         let padding = from.padding_bytes;
         if padding > 0 {
             notes.push(format!(

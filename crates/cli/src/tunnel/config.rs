@@ -65,6 +65,7 @@ fn endpoint<A: TunnelArgs>(options: &Options<A>) -> Outcome<(Endpoint, Process)>
             InsideName::Always => Opening::Always,
             InsideName::Auto | InsideName::Off => Opening::Auto,
         },
+        store_for: args.store.store_for.into(),
         pad: args.pad.unwrap_or(0),
         cpu_budget: args.cpu_budget,
         keep_alive: args.keep_alive,
@@ -99,6 +100,7 @@ pub(super) fn store<A: TunnelArgs>(options: &Options<A>) -> Outcome<Option<Store
             ("store_size", options.is_flag("store_size") || options.is_of_file("store_size")),
             ("store_per_peer", args.store_per_peer.is_some()),
             ("store_writes", args.store_writes.is_some()),
+            ("store_for", options.is_flag("store_for") || options.is_of_file("store_for")),
             ("store_key", args.store_key.is_some()),
             ("store_plain", args.store_plain),
         ] {

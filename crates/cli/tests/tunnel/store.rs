@@ -238,6 +238,7 @@ fn directories_and_keys_are_refused_with_what_mends_them() {
         (vec!["--store", &open], 1, format!("run `chmod 700 {open}`")),
         (vec!["--store", &foreign], 1, "is not empty and holds no content cache".into()),
         (vec!["--store-size", "1G"], 2, "pass --store DIR, too".into()),
+        (vec!["--store-for", "bytes"], 2, "pass --store DIR, too".into()),
         (vec!["--store", &new, "--store-size", "1M"], 2, "use at least 16M".into()),
         (vec!["--store", &new, "--store-key", &path("short")], 1, "has 6 bytes".into()),
         (vec!["--store", &new, "--store-key", &path("shared")], 1, "run `chmod 600 ".into()),
@@ -262,7 +263,8 @@ fn what_memory_has_forgotten_is_read_from_both_disks() {
     let disk = tempfile::tempdir().expect("a directory");
     let contents: Vec<_> = (0..5).map(|nth| incompressible(90 + nth, 20_000_000)).collect();
     let plan = contents.iter().fold(Plan::new(), |plan, one| plan.to(sender(one.clone())));
-    let (tunnel, _) = stored(plan, disk.path(), &["--store-per-peer", "480M"]);
+    let (tunnel, _) =
+        stored(plan, disk.path(), &["--store-per-peer", "480M", "--store-for", "bytes"]);
     let mut first = 0;
     for (way, content) in contents.iter().enumerate() {
         let (got, cost) = tunnel.cost(|| fetch(tunnel.way(way)).unwrap());
@@ -284,7 +286,8 @@ fn what_lay_on_disk_before_a_restart_is_found_again() {
     let disk = tempfile::tempdir().expect("a directory");
     let contents: Vec<_> = (0..4).map(|nth| incompressible(190 + nth, 20_000_000)).collect();
     let plan = contents.iter().fold(Plan::new(), |plan, one| plan.to(sender(one.clone())));
-    let (mut tunnel, _) = stored(plan, disk.path(), &["--store-per-peer", "480M"]);
+    let (mut tunnel, _) =
+        stored(plan, disk.path(), &["--store-per-peer", "480M", "--store-for", "bytes"]);
     for (way, content) in contents.iter().enumerate() {
         assert_same(&fetch(tunnel.way(way)).unwrap(), content, "first");
     }

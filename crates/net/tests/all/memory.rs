@@ -5,6 +5,7 @@ use oncewire_codec::EncoderBuilder;
 use oncewire_net::keys::{AuthorizedPeers, Peer, SecretKey};
 use oncewire_net::store::{ContentStore, StoreOptions, StoreSecret};
 use oncewire_net::{Connection, Server, serve};
+use oncewire_session::StoreFor;
 use oncewire_testkit::servers::incompressible;
 use std::path::Path;
 use std::time::Duration;
@@ -228,6 +229,9 @@ impl Stored {
         // Enough for two or three sessions at work.
         plan.serve.endpoint.memory = 32 << 20;
         plan.connect.endpoint.memory = 64 << 20;
+        // Loopback may be faster than the disk.
+        plan.serve.endpoint.store_for = StoreFor::Bytes;
+        plan.connect.endpoint.store_for = StoreFor::Bytes;
         plan.connect.endpoint.peers = AuthorizedPeers::new([Peer::from(hub_key.public())]);
         let server = serve(plan.serve).await.unwrap();
         let mut clients = Vec::new();
