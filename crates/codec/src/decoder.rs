@@ -302,6 +302,11 @@ impl Decoder {
         self.assembler.checksum
     }
 
+    /// What the last block decoded was copied from, ascending and disjoint, until the next attempt.
+    pub fn last_matches(&self) -> &[Match] {
+        &self.matches
+    }
+
     /// End of the contiguous content: everything below has been decoded.
     pub fn acknowledged(&self) -> u64 {
         self.assembler.low

@@ -5,7 +5,9 @@ use crate::epoch::{Epoch, Keep};
 use crate::hello::LogState;
 use crate::limits::{MAX_LANES, MAX_UNACKNOWLEDGED, SMALLEST_LOG};
 use crate::outgoing::log::chain;
-use crate::store::{Block, Content, LogHeader, Place, Places, Queue, RestoredReceiving, Unwritten};
+use crate::store::{
+    Block, Content, LogHeader, Place, Places, Queue, Repeat, RestoredReceiving, Unwritten,
+};
 use oncewire_codec::{Decoder, DecoderMemory, FrameError, FrameView, Recalled};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -35,8 +37,8 @@ pub(crate) struct Incoming {
     /// What the decoder said when it was last here.
     known: Known,
     chain: u64,
-    /// Lengths and checksums of the blocks above the acknowledged offset, by their offsets.
-    early: BTreeMap<u64, (u32, u64)>,
+    /// The blocks above the acknowledged offset, by their offsets.
+    early: BTreeMap<u64, Early>,
     /// Where the log can go on after a restart.
     places: Places,
     /// What a store has to write.
@@ -48,6 +50,14 @@ pub(crate) struct Incoming {
     /// The size of a log that was asked about last, and the most memory of its decoder without
     /// contexts, in bytes.
     promised: Cell<(u64, u64)>,
+}
+
+/// A block above the acknowledged offset.
+struct Early {
+    len: u32,
+    checksum: u64,
+    /// What of it repeats earlier content.
+    repeats: Vec<Repeat>,
 }
 
 /// What the session asks about a decoder, which may be lent.
@@ -383,12 +393,13 @@ impl Incoming {
     }
 
     /// Takes back what [`Incoming::lend`] lent. `block` is the offset and the length of what was
-    /// decoded, if anything was. Returns whether its log is still held.
+    /// decoded, if anything was, and `recalled` where it was read from on disk. Returns whether its log is still held.
     pub(crate) fn take_back(
         &mut self,
         log: u64,
         decoder: Box<Decoder>,
         block: Option<(u64, usize)>,
+        recalled: Option<u64>,
     ) -> Result<bool, IncomingError> {
         self.is_lent = false;
         if log != self.epoch.log {
@@ -396,10 +407,17 @@ impl Incoming {
         }
         let before = std::mem::replace(&mut self.known, Known::of(&decoder)).acknowledged;
         let (acknowledged, checksum) = (decoder.acknowledged(), decoder.last_checksum());
+        let Some((offset, len)) = block else {
+            self.decoder = Some(decoder);
+            return Ok(true);
+        };
+        let repeats = match recalled {
+            Some(source) => vec![Repeat { offset, source, len: len as u64 }],
+            None => Repeat::of(offset, decoder.last_matches()),
+        };
         self.decoder = Some(decoder);
-        let Some((offset, len)) = block else { return Ok(true) };
         self.written = self.written.max(offset + len as u64);
-        self.early.insert(offset, (len as u32, checksum));
+        self.early.insert(offset, Early { len: len as u32, checksum, repeats });
         self.acknowledge(before, acknowledged);
         if self.early.len() > MAX_EARLY {
             return Err(IncomingError::TooManyEarly);
@@ -407,12 +425,17 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Content that both ends have on disk goes to its place in the log.
-    pub(crate) fn recall(&mut self, place: Recalled, content: &[u8]) -> Result<(), IncomingError> {
+    /// Content that both ends have on disk, from offset `from` on, goes to its place in the log.
+    pub(crate) fn recall(
+        &mut self,
+        from: u64,
+        place: Recalled,
+        content: &[u8],
+    ) -> Result<(), IncomingError> {
         let mut decoder = self.decoder.take().ok_or(IncomingError::NoLog)?;
         let done = decoder.recall(place, content);
         let block = done.is_ok().then_some((place.offset, content.len()));
-        self.take_back(self.epoch.log, decoder, block)?;
+        self.take_back(self.epoch.log, decoder, block, Some(from))?;
         Ok(done?)
     }
 
@@ -421,12 +444,13 @@ impl Incoming {
         let mut end = before;
         while let Some(first) = self.early.first_entry().filter(|first| *first.key() < acknowledged)
         {
-            let (offset, (len, checksum)) = first.remove_entry();
+            let (offset, Early { len, checksum, repeats }) = first.remove_entry();
             self.chain = chain(self.chain, checksum);
             let (len, padding) = (u64::from(len), offset.saturating_sub(end));
             let place = Place { offset: offset + len, chain: self.chain };
             let is_place = self.places.pass(end, place, self.capacity);
-            self.store.push(Block { offset, len, padding, chain: self.chain, is_place });
+            let chain = self.chain;
+            self.store.push(Block { offset, len, padding, chain, is_place }, repeats);
             end = place.offset;
         }
         self.store.copy(content_of(self.decoder.as_deref()));
@@ -460,7 +484,7 @@ impl Incoming {
         self.store.memory()
             + self.places.memory()
             + (self.written - self.begin).min(log as u64)
-            + (contexts + inside + buffers + self.early.len() * 32) as u64
+            + (contexts + inside + buffers + self.early.len() * size_of::<(u64, Early)>()) as u64
     }
 }
 

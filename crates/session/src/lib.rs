@@ -177,7 +177,7 @@ pub use recall::{FetchId, StoreFor};
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session};
 pub use store::{
-    FinishedLog, LogHeader, LogRecord, Piece, Place, RestoreError, RestoredLog, Run, Side,
+    FinishedLog, LogHeader, LogRecord, Piece, Place, Repeat, RestoreError, RestoredLog, Run, Side,
     StoreKey, Unwritten,
 };
 pub use violation::Violation;

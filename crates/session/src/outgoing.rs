@@ -400,6 +400,7 @@ impl Outgoing {
         log.encoder = Some(encoder);
         result?;
         let (number, stored) = log.push(checksum, known.end, len, domain);
+        let repeats = log.repeats(stored.offset);
         log.known = known;
         let block = BlockId { log: id, number };
         if is_current {
@@ -407,7 +408,7 @@ impl Outgoing {
         }
         self.keep_spare(content);
         if is_current {
-            self.store.push(stored);
+            self.store.push(stored, repeats);
             self.copy_to_store();
             let effort = self.effort;
             let resets = std::mem::take(&mut self.resets);
@@ -445,10 +446,11 @@ impl Outgoing {
         encoder.encode_stream(stream, block, context).map_err(failed)?.append_to(out);
         let (known, checksum) = (Known::of(encoder), encoder.last_checksum());
         let (number, stored) = log.push(checksum, known.end, block.len() as u32, domain);
+        let repeats = log.repeats(stored.offset);
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
         self.note_block(domain, block, None);
-        self.store.push(stored);
+        self.store.push(stored, repeats);
         self.copy_to_store();
         Ok(id)
     }

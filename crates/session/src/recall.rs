@@ -518,6 +518,10 @@ impl Recall {
 
     /// A range cannot be read, at either end.
     pub(crate) fn refuse(&mut self, range: Range<u64>) {
+        // An end says all of it again when a session begins.
+        if self.refused.iter().any(|bad| bad.start <= range.start && range.end <= bad.end) {
+            return;
+        }
         match self.refused.back_mut().filter(|last| last.end == range.start) {
             Some(last) => last.end = range.end,
             None => self.refused.push_back(range),

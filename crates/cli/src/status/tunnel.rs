@@ -112,6 +112,12 @@ fn store(store: &StoreStatus, memory: u64) -> Vec<String> {
             format::bytes(store.recalled_older),
         ));
     }
+    if store.repeated > 0 {
+        lines.push(format!(
+            "not written again: {} of content that was on disk",
+            format::bytes(store.repeated)
+        ));
+    }
     if store.lost_ranges > 0 {
         lines.push(format!(
             "{} of content in {} not on disk: it was too slow for the link, or not readable",
@@ -531,9 +537,14 @@ mod tests {
         assert!(!said.contains("as references") && !said.contains("not readable"), "{said}");
         if let Some(store) = &mut status.store {
             (store.recalled_day, store.lost, store.lost_ranges) = (3_000_000, 65_472, 1);
+            store.repeated = 2_000_000;
         }
         let said = text(&status, 200);
-        for words in ["3.00 MB up to a day", "65.5 kB of content in 1 range not on disk"] {
+        for words in [
+            "3.00 MB up to a day",
+            "not written again: 2.00 MB of content",
+            "65.5 kB of content in 1 range not on disk",
+        ] {
             assert!(said.contains(words), "{words}: {said}");
         }
     }

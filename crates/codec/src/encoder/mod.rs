@@ -178,6 +178,12 @@ impl Encoder {
         self.tokens.checksum
     }
 
+    /// What the last block encoded repeats, ascending and disjoint, whether or not its frame refers
+    /// to it.
+    pub fn last_matches(&self) -> &[Match] {
+        self.tokens.matches()
+    }
+
     /// Starts a new epoch with the log's content below `offset`, where the next block goes. Forgets
     /// what was encoded at `offset` and above, and resets every entropy context. The decoder does
     /// the same with [`crate::Decoder::rewind`].

@@ -145,6 +145,9 @@ pub struct StoreStatus {
     /// Bytes of content written since this process started.
     #[serde(rename = "written_bytes")]
     pub written: u64,
+    /// Bytes of content that were not written since then, because the caches have them.
+    #[serde(rename = "repeated_bytes")]
+    pub repeated: u64,
     /// Bytes of content written that a crash could still take back.
     #[serde(rename = "pending_bytes")]
     pub pending: u64,

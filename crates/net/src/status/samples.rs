@@ -189,6 +189,13 @@ const STORE: &[Field<StoreStatus>] = &[
     }),
     field("written_bytes", Counter, Bytes, "Content written to disk.", |s| whole(s.written)),
     field(
+        "repeated_bytes",
+        Counter,
+        Bytes,
+        "Content not written, because the caches have it.",
+        |s| whole(s.repeated),
+    ),
+    field(
         "pending_bytes",
         Gauge,
         Bytes,

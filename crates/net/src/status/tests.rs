@@ -59,6 +59,7 @@ fn tunnel() -> Status {
             held: 7,
             oldest: Some(3600),
             written: 8,
+            repeated: 38,
             pending: 5,
             lost: 9,
             read: 31,

@@ -15,8 +15,10 @@ const NOTE: Duration = Duration::from_secs(HOUR / 4);
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Bytes of content given to the store.
-    pub(super) written: AtomicU64,
+    /// Bytes of content that were written.
+    written: AtomicU64,
+    /// Bytes of content that were not written, because they lie on disk.
+    repeated: AtomicU64,
     /// Bytes of content that it has not, and stretches of them: not written, or not readable.
     lost: AtomicU64,
     lost_ranges: AtomicU64,
@@ -29,6 +31,17 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    /// Content is stored: some of it is written, and some lies on disk already.
+    pub(super) fn write(&self, written: u64, repeated: u64) {
+        self.written.fetch_add(written, Ordering::Relaxed);
+        self.repeated.fetch_add(repeated, Ordering::Relaxed);
+    }
+
+    /// Bytes of content that were written, and those that were not because they lie on disk.
+    pub(super) fn written(&self) -> (u64, u64) {
+        (self.written.load(Ordering::Relaxed), self.repeated.load(Ordering::Relaxed))
+    }
+
     /// A stretch of content is not on disk.
     pub(super) fn lose(&self, range: &Range<u64>) {
         self.lost.fetch_add(range.end.saturating_sub(range.start), Ordering::Relaxed);

@@ -8,8 +8,10 @@
 
 mod budget;
 mod counts;
+mod extents;
 mod holder;
 mod options;
+mod parts;
 mod peer_log;
 mod reader;
 mod record;
@@ -212,6 +214,7 @@ impl ContentStore {
         let peers: Vec<_> = lock(&shared.peers).values().cloned().collect();
         let (read, device_written) = shared.store.traffic();
         let (lost, lost_ranges) = shared.counts.lost();
+        let (written, repeated) = shared.counts.written();
         let [recalled_hour, recalled_day, recalled_older] = shared.counts.recalled();
         let mut status = StoreStatus {
             directory: shared.options.dir.display().to_string(),
@@ -219,7 +222,8 @@ impl ContentStore {
             used: shared.store.used().unwrap_or(0),
             encrypted: shared.store.is_sealed(),
             peers: peers.len(),
-            written: shared.counts.written.load(Ordering::Relaxed),
+            written,
+            repeated,
             read,
             device_written,
             day_written: shared.counts.within_a_day(device_written, Instant::now()),

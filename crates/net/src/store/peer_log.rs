@@ -1,15 +1,20 @@
 //! One log of one peer on disk, and what a session says about it.
+//!
+//! Sessions speak of offsets, and the file has addresses: [`super::extents`] leads from one to the
+//! other.
 
+use super::parts::{Part, few, parts, written};
 use super::record::Record;
 use oncewire_flash::store::{
     AppendError, DiskLog, LogName, NewLog, Peer, Store, StoreError, layout,
 };
-use oncewire_session::{Config, Epoch, FinishedLog, Piece, Place, RestoreError, RestoredLog};
+use oncewire_session::{Config, Epoch, FinishedLog, Piece, Place};
+use oncewire_session::{RestoreError, RestoredLog};
 use oncewire_session::{Run, Side, Unwritten};
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A commit follows after this much content.
+/// A commit follows after this much content was written.
 const COMMIT_BYTES: u64 = 32 << 20;
 /// A commit follows this long after content came, at the latest.
 const COMMIT_AFTER: Duration = Duration::from_secs(4);
@@ -28,10 +33,18 @@ pub(super) struct PeerLog {
     /// Since when there is content that was not committed, and how much.
     dirty: Option<Instant>,
     bytes: u64,
+    /// Bytes of that which were written.
+    written: u64,
     /// Content that is not stored, which the session does not know yet.
     gone: Range<u64>,
     /// The newest piece was not stored, to spare the device.
     passes: bool,
+    /// Bytes of the newest piece that were not written, because they lie on disk.
+    repeated: u64,
+    /// Content below this address is overwritten, and the session knows what is gone with it.
+    low: u64,
+    /// What is gone with it, which the session does not know yet.
+    overwritten: Vec<Range<u64>>,
 }
 
 /// Content that was stored by an earlier process.
@@ -56,8 +69,12 @@ impl PeerLog {
             record: None,
             dirty: None,
             bytes: 0,
+            written: 0,
             gone: 0..0,
             passes: false,
+            repeated: 0,
+            low: 0,
+            overwritten: Vec::new(),
         }
     }
 
@@ -67,6 +84,18 @@ impl PeerLog {
 
     pub(super) fn disk_log(&mut self) -> Option<&mut DiskLog> {
         self.log.as_mut()
+    }
+
+    /// Where its content ends, if there is a log.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.log.as_ref().and(self.record.as_ref()).map(Record::end)
+    }
+
+    /// When the content at an offset was written, to a commit: seconds since 1970. `None` if that is
+    /// not known.
+    pub(super) fn written_at(&mut self, offset: u64) -> Option<u64> {
+        let (address, _) = self.record.as_ref()?.extents.find(offset);
+        self.log.as_mut()?.written_at(address)
     }
 
     /// Opens the file, if there is one.
@@ -125,6 +154,7 @@ impl PeerLog {
     /// Destroys the file.
     pub(super) fn forget(&mut self, store: &Store) -> Result<(), StoreError> {
         (self.record, self.dirty, self.bytes, self.gone) = (None, None, 0, 0..0);
+        (self.written, self.low, self.overwritten) = (0, 0, Vec::new());
         let name = self.name();
         (self.log, self.name) = (None, None);
         match name.map_or(Ok(()), |name| store.forget(name)) {
@@ -136,25 +166,28 @@ impl PeerLog {
     fn restart(&mut self, offset: u64) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.restart(offset).map_err(failed)?;
+        (self.low, self.overwritten) = (offset, Vec::new());
         self.commit()
     }
 
     fn rewind(&mut self, epoch: Epoch, to: Place, capacity: u64) -> Result<(), StoreError> {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         let fill = log.fill();
+        let low = record.extents.offset(fill.low);
         record.log.header.capacity = capacity;
-        if to.offset < fill.low {
+        if to.offset < low {
             record.log.header.epoch = epoch;
             record.restart(to);
             return self.restart(to.offset);
         }
         if to.offset > record.log.end.offset {
-            record.skip(to.offset, fill.low);
+            record.skip(to.offset, low);
         }
         record.rewind(epoch, to);
+        self.overwritten.retain(|range| range.end <= to.offset);
         // Within a gap, the unit cannot be read that the new end lies in: the commit goes there.
         let gap = record.gaps.last().filter(|gap| gap.end == to.offset);
-        let end = gap.map_or(to.offset, |gap| gap.start.max(fill.low));
+        let end = record.extents.address(gap.map_or(to.offset, |gap| gap.start.max(low)));
         if end < fill.tail {
             log.truncate(end).map_err(failed)?;
             // Nothing is skipped before it is durable what was taken back.
@@ -167,31 +200,65 @@ impl PeerLog {
     fn append(&mut self, piece: &Piece, now: Instant) -> Result<(), StoreError> {
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         let (fill, begin) = (log.fill(), piece.offset - piece.padding);
+        let low = record.extents.offset(fill.low);
         if begin > record.log.end.offset {
             // The session's memory was faster than the disk.
-            let gap = record.skip(begin, fill.low);
+            let gap = record.skip(begin, low);
             self.gone = if self.gone.is_empty() { gap.start } else { self.gone.start }..gap.end;
         }
-        if begin > fill.tail {
+        let parts = parts(record, log.fill(), log.header().shape.capacity, piece);
+        let (begin, written) = (record.extents.address(begin), written(piece, &parts));
+        // What writes nothing may lie behind a gap that the file does not know yet.
+        if written > 0 && begin > fill.tail {
             log.skip(begin).map_err(failed)?;
         }
-        let limit = self.log.as_ref().map_or(0, DiskLog::limit);
-        if piece.end().offset > limit {
+        if written > 0 && begin + written > log.limit() {
             self.commit()?;
         }
         let (Some(log), Some(record)) = (&mut self.log, &mut self.record) else { return Ok(()) };
         self.passes = false;
-        log.append(piece.offset, &piece.bytes).map_err(failed)?;
-        record.append(piece, fill.low);
+        if piece.padding > 0 {
+            log.append(record.extents.address(piece.offset), &[]).map_err(failed)?;
+        }
+        for Part { range, source } in parts {
+            let (offset, len) = (range.start, range.end - range.start);
+            let bytes = (offset - piece.offset) as usize..(range.end - piece.offset) as usize;
+            match source {
+                Some(source) => record.extents.push(offset, len, source),
+                None => {
+                    let address = record.extents.address(offset);
+                    log.append(address, &piece.bytes[bytes]).map_err(failed)?;
+                }
+            }
+        }
+        let lowest = log.fill().low;
+        if self.low < lowest {
+            self.overwritten.extend(record.extents.overwritten(self.low..lowest));
+            self.low = lowest;
+        }
+        record.append(piece, record.extents.offset(lowest));
         self.dirty.get_or_insert(now);
+        self.repeated = piece.bytes.len() as u64 - (written - piece.padding);
         self.bytes += piece.bytes.len() as u64;
-        if self.bytes >= COMMIT_BYTES { self.commit() } else { Ok(()) }
+        self.written += written;
+        if self.written >= COMMIT_BYTES { self.commit() } else { Ok(()) }
+    }
+
+    /// Whether a piece can be stored without writing any of it.
+    pub(super) fn repeats(&self, piece: &Piece) -> bool {
+        let (Some(log), Some(record)) = (&self.log, &self.record) else { return false };
+        written(piece, &parts(record, log.fill(), log.header().shape.capacity, piece)) == 0
+    }
+
+    /// Bytes of the newest piece that were not written, because they lie on disk.
+    pub(super) fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// A piece is not stored, to spare the device. Returns whether there is a log at all.
     pub(super) fn pass(&mut self, piece: &Piece) -> bool {
         let (Some(log), Some(record)) = (&self.log, &mut self.record) else { return false };
-        record.pass(piece, log.fill().low);
+        record.pass(piece, record.extents.offset(log.fill().low));
         let start = if self.gone.is_empty() { piece.offset } else { self.gone.start };
         self.gone = start..piece.end().offset;
         self.passes = true;
@@ -209,12 +276,26 @@ impl PeerLog {
         is_enough.then(|| std::mem::replace(&mut self.gone, 0..0))
     }
 
+    /// What could be read until newer content overwrote it, which the session does not know yet. It
+    /// counts as told then.
+    pub(super) fn take_overwritten(&mut self) -> Vec<Range<u64>> {
+        few(std::mem::take(&mut self.overwritten))
+    }
+
+    /// A session begins, and knows nothing of what cannot be read.
+    pub(super) fn tell_all(&mut self) {
+        let (Some(log), Some(record)) = (&self.log, &self.record) else { return };
+        self.low = log.fill().low;
+        self.overwritten = record.gaps.clone();
+        self.overwritten.extend(record.extents.overwritten(0..self.low));
+        self.overwritten.sort_by_key(|range| range.start);
+    }
+
     /// Bytes of its content, if it has them.
     pub(super) fn read(&mut self, range: Range<u64>) -> Option<Vec<u8>> {
-        self.record.as_ref().filter(|record| record.has(&range))?;
-        let log = self.log.as_mut()?;
+        let record = self.record.as_ref().filter(|record| record.has(&range))?;
         let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
-        log.read(range.start, &mut bytes).ok()?;
+        read(self.log.as_mut()?, record, range.start, &mut bytes).ok()?;
         Some(bytes)
     }
 
@@ -226,11 +307,13 @@ impl PeerLog {
             return None;
         }
         let fill = log.fill();
-        let (start, is_there) = record.newest(&range, fill.low, most);
+        let overwritten = record.extents.overwritten(0..fill.low);
+        let low = record.extents.offset(fill.low);
+        let (start, is_there) = record.newest(&range, low, most, &overwritten);
         let range = start..range.end;
         let content = is_there.then(|| {
             let mut bytes = vec![0; usize::try_from(range.end - start).ok()?];
-            log.read(start, &mut bytes).ok().map(|()| bytes)
+            read(log, record, start, &mut bytes).ok().map(|()| bytes)
         });
         Some(Found { start, content: content.flatten(), owners: record.owners(&range) })
     }
@@ -238,15 +321,17 @@ impl PeerLog {
     /// Bytes that are not stored between what is.
     pub(super) fn gaps(&self) -> u64 {
         let Some(fill) = self.log.as_ref().map(DiskLog::fill) else { return 0 };
-        let gaps = self.record.as_ref().map_or(&[][..], |record| &record.gaps);
-        let within =
-            |gap: &Range<u64>| gap.end.min(fill.tail).saturating_sub(gap.start.max(fill.low));
-        gaps.iter().map(within).sum()
+        let Some(record) = &self.record else { return 0 };
+        let within = |gap: &Range<u64>| {
+            let [start, end] = [gap.start, gap.end].map(|offset| record.extents.address(offset));
+            end.min(fill.tail).saturating_sub(start.max(fill.low))
+        };
+        record.gaps.iter().map(within).sum()
     }
 
     /// Whether content was not stored at its end, which no commit says yet.
     pub(super) fn is_behind(&self) -> bool {
-        let end = self.record.as_ref().map_or(0, Record::end);
+        let end = self.record.as_ref().map_or(0, Record::end_address);
         self.log.as_ref().is_some_and(|log| log.fill().tail < end)
     }
 
@@ -263,12 +348,13 @@ impl PeerLog {
     /// Makes everything durable.
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        if let Some(record) = self.record.as_ref().filter(|record| record.end() > log.fill().tail) {
-            log.skip(record.end()).map_err(failed)?;
+        let end = self.record.as_ref().map_or(0, Record::end_address);
+        if end > log.fill().tail {
+            log.skip(end).map_err(failed)?;
         }
         let state = self.record.as_ref().map_or_else(Vec::new, Record::write);
         log.commit(&state, unix_time())?;
-        (self.dirty, self.bytes) = (None, 0);
+        (self.dirty, self.bytes, self.written) = (None, 0, 0);
         Ok(())
     }
 
@@ -283,8 +369,8 @@ impl PeerLog {
         let (Some(log), Some(record)) = (&mut self.log, &self.record) else { return Ok(None) };
         let fill = log.fill();
         let mut stored = record.log.clone();
-        stored.from = stored.from.max(fill.low).max(record.misplaced());
-        if stored.end.offset != fill.tail {
+        stored.from = stored.from.max(record.extents.offset(fill.low)).max(record.misplaced());
+        if record.end_address() != fill.tail {
             return Ok(None);
         }
         if stored.end.offset == 0 {
@@ -319,13 +405,33 @@ fn read_all(
         }
         let until = padding.map_or(end, |padding| padding.start.min(end));
         let len = (READ as u64).min(until - at) as usize;
-        if let Err(lost) = log.read(at, &mut buffer[..len]) {
-            return Ok(Some(lost.end.max(at + 1)));
+        if let Err(after) = read(log, record, at, &mut buffer[..len]) {
+            return Ok(Some(after));
         }
         restored.push(at, &buffer[..len])?;
         at += len as u64;
     }
     Ok(None)
+}
+
+/// Fills `into` with the content from an offset on; otherwise, says where what is lost ends.
+fn read(log: &mut DiskLog, record: &Record, offset: u64, into: &mut [u8]) -> Result<(), u64> {
+    let mut done = 0;
+    let end = offset + into.len() as u64;
+    // What lies below has other extents, which are forgotten.
+    let low = record.extents.offset(log.fill().low);
+    if offset < low {
+        return Err(low);
+    }
+    for (address, len) in record.extents.parts(offset..end) {
+        let next = done + len as usize;
+        if let Err(lost) = log.read(address, &mut into[done..next]) {
+            let after = lost.end.saturating_sub(address).clamp(1, len);
+            return Err(offset + done as u64 + after);
+        }
+        done = next;
+    }
+    Ok(())
 }
 
 /// Why a log does not come back into memory.
@@ -344,3 +450,6 @@ fn failed(error: AppendError) -> StoreError {
         other => oncewire_flash::store::Failed(other.to_string()).into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ impl Shared {
             let mut logs = lock(&logs);
             let owned = logs.owner == Some(read.driver);
             let log = logs.logs.get_mut(&read.side).filter(|_| owned)?;
-            let is_early = log.disk_log().is_some_and(|log| log.fill().tail < read.range.end);
+            let is_early = log.end().is_some_and(|end| end < read.range.end);
             // With the lock, so that the writer cannot write it unnoticed.
             if is_early && read.since.elapsed() < WRITES {
                 lock(&self.reads.early).push(read.clone());
@@ -150,7 +150,7 @@ impl Shared {
             match &bytes {
                 None => self.counts.lose(&read.range),
                 Some(_) if read.side == Side::Sending => {
-                    let at = log.disk_log().and_then(|log| log.written_at(read.range.start));
+                    let at = log.written_at(read.range.start);
                     let age = at.map(|at| unix_time().saturating_sub(at));
                     self.counts.recall(read.range.end - read.range.start, age);
                 }

@@ -1,6 +1,8 @@
 //! What is kept with the content of a log: its header, where it ends, the places at which both ends
-//! may go on, its padding, and whose its content is. `docs/STORE.md`, section 9, has the bytes.
+//! may go on, its padding, whose its content is, and where it lies. `docs/STORE.md`, section 9, has
+//! the bytes.
 
+use super::extents::Extents;
 use oncewire_flash::store::layout::{MAX_STATE, UNIT_CONTENT};
 use oncewire_session::{Epoch, LogHeader, LogRecord, Piece, Place, Run};
 use std::ops::Range;
@@ -16,7 +18,7 @@ const MOST_GAPS: usize = 256;
 /// Padding is shorter than a block; anything longer must not pass for it.
 const LEAST_GAP: u64 = oncewire_codec::DEFAULT_BLOCK as u64;
 const VERSION: u64 = 1;
-const FIXED: usize = 80;
+const FIXED: usize = 88;
 
 /// A log's state, which is committed together with content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) struct Record {
     pub(super) paddings: Vec<Range<u64>>,
     /// Content that is not stored, ascending.
     pub(super) gaps: Vec<Range<u64>>,
+    /// Where content lies that is not written because it repeats other content.
+    pub(super) extents: Extents,
 }
 
 impl Record {
@@ -32,12 +36,17 @@ impl Record {
     pub(super) fn new(header: LogHeader) -> Record {
         let (places, runs) = (Vec::new(), Vec::new());
         let log = LogRecord { header, from: 0, end: Place::default(), places, runs };
-        Record { log, paddings: Vec::new(), gaps: Vec::new() }
+        Record { log, paddings: Vec::new(), gaps: Vec::new(), extents: Extents::default() }
     }
 
     /// Where it ends.
     pub(super) fn end(&self) -> u64 {
         self.log.end.offset
+    }
+
+    /// The address of what is written next.
+    pub(super) fn end_address(&self) -> u64 {
+        self.extents.address(self.log.end.offset)
     }
 
     /// Content was appended. What lies below `low` is not on disk any more.
@@ -46,6 +55,7 @@ impl Record {
         log.end = piece.end();
         log.from = log.from.max(log.end.offset.saturating_sub(log.header.capacity));
         let from = log.from;
+        self.extents.trim(low);
         if piece.padding > 0 {
             self.paddings.push(piece.offset - piece.padding..piece.offset);
         }
@@ -96,16 +106,25 @@ impl Record {
     }
 
     /// What of a range to read to make hooks of it, which has at most `most` bytes, at its end; and
-    /// whether it can be read.
-    pub(super) fn newest(&self, range: &Range<u64>, low: u64, most: u64) -> (u64, bool) {
+    /// whether it can be read, which what was `overwritten` cannot.
+    pub(super) fn newest(
+        &self,
+        range: &Range<u64>,
+        low: u64,
+        most: u64,
+        overwritten: &[Range<u64>],
+    ) -> (u64, bool) {
         if range.end <= low {
             return (range.start, false);
         }
         let mut start = range.start.max(low).max(range.end.saturating_sub(most));
         // Whole units, if there is one.
-        let aligned = start.next_multiple_of(UNIT_CONTENT as u64);
+        let (address, _) = self.extents.find(start);
+        let aligned = start + (address.next_multiple_of(UNIT_CONTENT as u64) - address);
         start = if aligned < range.end { aligned } else { start };
-        match self.gaps.iter().rev().find(|gap| gap.start < range.end && start < gap.end) {
+        let missing = self.gaps.iter().chain(overwritten);
+        let missing = missing.filter(|gap| gap.start < range.end && start < gap.end);
+        match missing.max_by_key(|gap| gap.start) {
             Some(gap) if gap.end < range.end => (gap.end, true),
             Some(gap) => (gap.start.max(range.start), false),
             None => (start, true),
@@ -127,12 +146,14 @@ impl Record {
         self.log.runs.clear();
         self.paddings.clear();
         self.gaps.clear();
+        self.extents = Extents::default();
     }
 
     /// The log was rewound.
     pub(super) fn rewind(&mut self, epoch: Epoch, to: Place) {
         let log = &mut self.log;
         (log.header.epoch, log.end) = (epoch, to);
+        self.extents.rewind(to.offset);
         log.places.retain(|place| place.offset <= to.offset);
         log.runs.retain(|run| run.start < to.offset);
         for list in [&mut self.paddings, &mut self.gaps] {
@@ -154,11 +175,13 @@ impl Record {
     pub(super) fn write(&self) -> Vec<u8> {
         let LogRecord { header, from, end, places, runs } = &self.log;
         let count = |len: usize| len as u64;
-        let mut bytes = Vec::with_capacity(
-            FIXED + 16 * (places.len() + runs.len() + self.paddings.len() + self.gaps.len()),
-        );
+        let pairs = places.len() + runs.len() + self.paddings.len() + self.gaps.len();
+        let mut bytes = Vec::with_capacity(FIXED + 16 * pairs + 24 * self.extents.len());
         let fixed = [
-            VERSION | count(self.gaps.len()) << 16 | count(self.paddings.len()) << 32,
+            VERSION
+                | count(self.gaps.len()) << 16
+                | count(self.paddings.len()) << 32
+                | count(self.extents.len()) << 48,
             header.epoch.log,
             header.epoch.number,
             header.capacity,
@@ -168,13 +191,14 @@ impl Record {
             end.chain,
             count(places.len()),
             count(runs.len()),
+            self.extents.base(),
         ];
         let places = places.iter().map(|place| [place.offset, place.chain]);
         let runs = runs.iter().map(|run| [run.start, run.owner]);
         let paddings = self.paddings.iter().map(|padding| [padding.start, padding.end]);
         let gaps = self.gaps.iter().map(|gap| [gap.start, gap.end]);
         let pairs = places.chain(runs).chain(paddings).chain(gaps);
-        let numbers = fixed.into_iter().chain(pairs.flatten());
+        let numbers = fixed.into_iter().chain(pairs.flatten()).chain(self.extents.numbers());
         numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         debug_assert!(bytes.len() <= MAX_STATE as usize);
         bytes
@@ -190,13 +214,14 @@ impl Record {
             .map(|number| u64::from_le_bytes(number.try_into().unwrap_or_default()));
         let mut next = || numbers.next();
         let first = next()?;
-        let (version, gaps, paddings) = (first & 0xffff, first >> 16 & 0xffff, first >> 32);
+        let [version, gaps, paddings, extents] = [0, 16, 32, 48].map(|at| first >> at & 0xffff);
         let epoch = Epoch { log: next()?, number: next()? };
         let header = LogHeader { epoch, capacity: next()?, key: next()? };
         let (from, end) = (next()?, Place { offset: next()?, chain: next()? });
-        let (places, runs) = (next()?, next()?);
+        let (places, runs, base) = (next()?, next()?, next()?);
         let pairs = places.checked_add(runs)?.checked_add(paddings)?.checked_add(gaps)?;
-        if version != VERSION || pairs != ((bytes.len() - FIXED) / 16) as u64 {
+        let numbers = pairs.checked_mul(2)?.checked_add(3 * extents)?;
+        if version != VERSION || numbers != ((bytes.len() - FIXED) / 8) as u64 {
             return None;
         }
         let mut pairs = |count: u64| -> Option<Vec<[u64; 2]>> {
@@ -212,7 +237,11 @@ impl Record {
             ordered.then_some(ranges)
         };
         let (paddings, gaps) = (ranges(paddings)?, ranges(gaps)?);
-        Some(Record { log: LogRecord { header, from, end, places, runs }, paddings, gaps })
+        let extents: Option<Vec<[u64; 3]>> =
+            (0..extents).map(|_| Some([next()?, next()?, next()?])).collect();
+        let extents = Extents::read(base, &extents?, end.offset)?;
+        let log = LogRecord { header, from, end, places, runs };
+        Some(Record { log, paddings, gaps, extents })
     }
 }
 
@@ -236,7 +265,8 @@ mod tests {
     fn piece(offset: u64, len: usize, owner: u64) -> Piece {
         let bytes = vec![0; len];
         let runs = vec![Run { start: offset, owner }];
-        Piece { offset, padding: 0, bytes, chain: offset ^ 5, is_place: true, runs }
+        let (chain, repeats) = (offset ^ 5, Vec::new());
+        Piece { offset, padding: 0, bytes, chain, is_place: true, runs, repeats }
     }
 
     #[test]
@@ -254,7 +284,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Record::read(&bytes[..len]), None);
         }
-        for at in [0, 4, 64, 72, 79] {
+        for at in [0, 4, 6, 64, 72, 79, 87] {
             let mut changed = bytes.clone();
             changed[at] ^= 0x40;
             assert_eq!(Record::read(&changed), None, "{at}");
@@ -290,7 +320,7 @@ mod tests {
         let unit = UNIT_CONTENT as u64;
         let mut holed = Record::new(HEADER);
         holed.gaps = vec![10 * unit..12 * unit, 20 * unit..21 * unit];
-        let newest = |range: Range<u64>, low| holed.newest(&range, low, 4 * unit);
+        let newest = |range: Range<u64>, low| holed.newest(&range, low, 4 * unit, &[]);
         assert_eq!(newest(0..8 * unit, 0), (4 * unit, true));
         assert_eq!(newest(0..8 * unit + 5, 0), (5 * unit, true), "whole units");
         assert_eq!(newest(8 * unit + 5..8 * unit + 9, 0), (8 * unit + 5, true));

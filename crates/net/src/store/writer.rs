@@ -6,7 +6,6 @@ use crate::keys::PublicKey;
 use crate::sync::lock;
 use oncewire_flash::store::{Peer, StoreError};
 use oncewire_session::{Session, Side, Unwritten};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
@@ -115,6 +114,7 @@ impl Shared {
                         return;
                     }
                     logs.owner = Some(number);
+                    logs.logs.values_mut().for_each(PeerLog::tell_all);
                     if self.options.log > 0 {
                         self.reads.find(number);
                     }
@@ -123,6 +123,7 @@ impl Shared {
                 let done = self.apply(log, peer, next);
                 let least = if log.passes() { TELL } else { 1 };
                 gone.extend(log.take_gone(least));
+                gone.extend(log.take_overwritten());
                 done
             };
             if let Some(driver) = driver {
@@ -153,18 +154,23 @@ impl Shared {
         next: Unwritten,
     ) -> Result<Option<oncewire_session::Epoch>, StoreError> {
         if let Unwritten::Content(piece) = &next {
-            let (stored, bytes) = (log.disk_log().map(|log| log.fill()), piece.bytes.len() as u64);
+            let (stored, bytes) = (log.end(), piece.bytes.len() as u64);
             let is_first = !log.passes();
-            if stored.is_some() && self.is_over_budget() && log.pass(piece) {
+            let is_over = stored.is_some() && self.is_over_budget() && !log.repeats(piece);
+            if is_over && log.pass(piece) {
                 self.counts.pass(bytes, is_first);
                 return Ok(None);
             }
-            if let Some(fill) = stored {
+            if let Some(tail) = stored {
                 let end = piece.offset - piece.padding;
-                if end > fill.tail && !log.passes() {
-                    self.counts.lose(&(fill.tail..end));
+                if end > tail && !log.passes() {
+                    self.counts.lose(&(tail..end));
                 }
-                self.counts.written.fetch_add(bytes, Ordering::Relaxed);
+                let done = log.apply(&self.store, self.options.log, next, Instant::now());
+                if done.is_ok() {
+                    self.counts.write(bytes - log.repeated(), log.repeated());
+                }
+                return done;
             }
         }
         let again = matches!(next, Unwritten::Begin(_)).then(|| next.clone());

@@ -210,11 +210,23 @@ impl Stored {
         to: std::net::SocketAddr,
         writes: Option<u64>,
     ) -> Stored {
+        Stored::start_with(disk, hub_key, keys, to, writes, 8 << 20).await
+    }
+
+    /// As [`Stored::start`], with `log` bytes of each log on disk.
+    async fn start_with(
+        disk: &Path,
+        hub_key: &SecretKey,
+        keys: &[SecretKey],
+        to: std::net::SocketAddr,
+        writes: Option<u64>,
+        log: u64,
+    ) -> Stored {
         let open = |name: String, key: &SecretKey, writes: Option<u64>| {
             let options = StoreOptions {
                 dir: disk.join(name),
                 size: 4 << 30,
-                log: 8 << 20,
+                log,
                 writes,
                 secret: StoreSecret::default(),
             };
@@ -376,6 +388,75 @@ async fn no_more_is_written_to_disk_than_is_allowed() {
     let ends = [pair.clients[0].0.status(), pair.server.status()];
     let warm = ends.map(|status| status.sessions[0].here.warm_starts);
     assert_eq!(warm, [1, 1], "both logs went on, though one end had not stored them");
+    pair.stop().await;
+}
+
+/// Content that repeats is not written to disk again, whether memory has it or it is read from there;
+/// after a restart it is read where it lies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_repeats_is_written_to_disk_once() {
+    const LEN: usize = 6_000_000;
+    let disk = tempfile::tempdir().unwrap();
+    let (hub_key, keys) = (SecretKey::generate().unwrap(), [SecretKey::generate().unwrap()]);
+    let to = origin(echo).await;
+    let start = || Stored::start_with(disk.path(), &hub_key, &keys, to, None, 128 << 20);
+    let pair = start().await;
+    let stores = [&pair.hub, &pair.clients[0].1];
+    // Sends content, which comes back. Returns what the devices wrote until `bytes` were stored.
+    let send = async |seed: u64, len: usize, bytes: usize| {
+        let stored = |store: &ContentStore| {
+            let status = store.status();
+            let all = status.written + status.repeated + status.lost;
+            (all, status.pending, status.device_written)
+        };
+        let before = stores.map(stored);
+        let application = TcpStream::connect(pair.clients[0].0.addresses()[0]).await.unwrap();
+        let content = incompressible(seed, len);
+        assert!(exchange(application, &content).await == content, "{seed}");
+        let is_stored = || {
+            let now = stores.map(stored);
+            (0..2).all(|end| now[end].0 - before[end].0 >= bytes as u64 && now[end].1 == 0)
+        };
+        until("it is stored", is_stored).await;
+        [0, 1].map(|end| stored(stores[end]).2 - before[end].2)
+    };
+    // Both directions of 6 MB.
+    let first = send(0, LEN, 2 * LEN).await;
+    let from_memory = send(0, LEN, 2 * LEN).await;
+    // More than memory has room for, and less at once, for the disk may be slow.
+    for seed in 1..6 {
+        send(seed, LEN, 2 * LEN).await;
+    }
+    // What is recalled is stored, and what is sent.
+    let from_disk = send(0, LEN, 4 * LEN - LEN / 4).await;
+    eprintln!("6 MB each way: {first:?} bytes written to the devices of both ends");
+    eprintln!("the same from memory: {from_memory:?}, from disk: {from_disk:?}");
+    let recalled = pair.clients[0].0.status().sessions[0].here.recalled_bytes;
+    assert!(recalled > 5_000_000, "{recalled}");
+    for end in 0..2 {
+        assert!(from_memory[end] < first[end] / 5, "{from_memory:?} of {first:?}");
+        // That would be twice as much as the first time. Short stretches are written.
+        assert!(from_disk[end] < first[end], "{from_disk:?} of {first:?}");
+    }
+    pair.stop().await;
+
+    // Each of these lies only on disk by the time that it comes again, some of it where it was
+    // first. After a restart its hooks are made bit by bit.
+    let pair = start().await;
+    let client = &pair.clients[0].0;
+    let mut recalled = 0;
+    for seed in (0..6).cycle().take(60) {
+        let before = client.status().sessions[0].here.recalled_bytes;
+        let application = TcpStream::connect(client.addresses()[0]).await.unwrap();
+        let content = incompressible(seed, LEN);
+        assert!(exchange(application, &content).await == content, "{seed}");
+        recalled = client.status().sessions[0].here.recalled_bytes - before;
+        if recalled > 5_000_000 {
+            break;
+        }
+    }
+    let here = client.status().sessions[0].here;
+    assert!(here.warm_starts == 1 && recalled > 5_000_000, "{recalled} {here:?}");
     pair.stop().await;
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::flow::FlowId;
 use crate::recall::examined::{Examined, Markers};
 use crate::recall::{Looked, StoreFor, Stretch};
-use crate::store::{Run, domain_of_owner};
+use crate::store::{Repeat, Run, domain_of_owner};
 use std::time::Instant;
 
 impl Outgoing {
@@ -121,6 +121,8 @@ impl Outgoing {
         let place = encoder.recall(stretch.domain, content).map_err(EncoderFailed::new)?;
         let (known, len) = (Known::of(encoder), content.len() as u32);
         let (number, stored) = log.push(place.checksum, known.end, len, stretch.domain);
+        let source = stretch.range.start;
+        let repeats = vec![Repeat { offset: stored.offset, source, len: len.into() }];
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
         Message::Recall { from: stretch.range.start, place, len: len.into() }.write(out);
@@ -128,7 +130,7 @@ impl Outgoing {
         if let Some(recall) = &mut self.recall {
             recall.sent(id, stretch.range.clone());
         }
-        self.store.push(stored);
+        self.store.push(stored, repeats);
         self.copy_to_store();
         Ok(id)
     }

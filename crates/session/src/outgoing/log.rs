@@ -1,7 +1,7 @@
 //! A log that is sent: its encoder, and its blocks that the peer is not known to have.
 
 use crate::epoch::{Epoch, Keep};
-use crate::store::{Block, Place, Places};
+use crate::store::{Block, Place, Places, Repeat};
 use oncewire_codec::{Domain, Encoder, EncoderMemory, EncoderStats};
 use std::collections::VecDeque;
 
@@ -97,6 +97,12 @@ impl SentLog {
             is_place,
         };
         (self.first + self.blocks.len() as u64 - 1, block)
+    }
+
+    /// What of the block that the encoder has just encoded, at `offset`, repeats earlier content.
+    pub(super) fn repeats(&self, offset: u64) -> Vec<Repeat> {
+        let encoder = self.encoder.as_ref();
+        encoder.map_or_else(Vec::new, |encoder| Repeat::of(offset, encoder.last_matches()))
     }
 
     /// The place at an offset, if the chain there is known.

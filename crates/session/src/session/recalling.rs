@@ -274,7 +274,7 @@ impl Session {
         let waiting = self.restoring.remove(&lane);
         let waiting = waiting.filter(|waiting| waiting.transport == transport);
         match waiting {
-            Some(Restoring { bytes: Some(bytes), .. }) => self.restored(lane, place, bytes),
+            Some(Restoring { bytes: Some(bytes), .. }) => self.restored(lane, from, place, bytes),
             Some(waiting) => {
                 self.restoring.insert(lane, waiting);
                 self.lanes[lane].begin_fetch();
@@ -293,10 +293,10 @@ impl Session {
                 }
                 let prepared = self.preparing.take(from, len);
                 if let Some(Prepared { bytes: Some(bytes), .. }) = prepared {
-                    return self.restored(lane, place, Some(bytes));
+                    return self.restored(lane, from, place, Some(bytes));
                 }
                 if self.stored() == 0 {
-                    return self.restored(lane, place, None);
+                    return self.restored(lane, from, place, None);
                 }
                 let (since, bytes) = (now, None);
                 if let Some(Prepared { id: number, wants, fetch: id, since: begun, .. }) = prepared
@@ -320,10 +320,16 @@ impl Session {
         }
     }
 
-    /// Content that the peer has recalled was read, or not.
-    fn restored(&mut self, lane: usize, place: Recalled, bytes: Option<Vec<u8>>) -> bool {
+    /// Content that the peer has recalled, from offset `from` on, was read, or not.
+    fn restored(
+        &mut self,
+        lane: usize,
+        from: u64,
+        place: Recalled,
+        bytes: Option<Vec<u8>>,
+    ) -> bool {
         let done = match &bytes {
-            Some(bytes) => self.incoming.recall(place, bytes),
+            Some(bytes) => self.incoming.recall(from, place, bytes),
             None => Err(IncomingError::Disk),
         };
         if let Err(error) = done {

@@ -73,7 +73,7 @@ impl Session {
             Outcome::Block { offset, content, .. } => Some((*offset, content.len())),
             _ => None,
         };
-        let back = self.incoming.take_back(log, decoder, block);
+        let back = self.incoming.take_back(log, decoder, block, None);
         self.lanes[lane].end_decoding();
         let is_current = |lane: &Lane| lane.transport() == transport && lane.has_transport();
         if self.ended.is_none() {

@@ -7,10 +7,12 @@
 
 mod places;
 mod queue;
+mod repeats;
 mod restore;
 
 pub(crate) use places::{MAX_PLACES, Places};
 pub(crate) use queue::{Block, Content, Queue};
+pub use repeats::Repeat;
 pub(crate) use restore::{Finished, RestoredReceiving, RestoredSending};
 pub use restore::{FinishedLog, LogRecord, RestoreError, RestoredLog};
 
@@ -113,6 +115,9 @@ pub struct Piece {
     pub is_place: bool,
     /// Of a sending log: whose the bytes are. The first run begins at or below `offset`.
     pub runs: Vec<Run>,
+    /// Which of the bytes equal earlier content of the log: ascending and disjoint. Not all that do
+    /// are known.
+    pub repeats: Vec<Repeat>,
 }
 
 impl Piece {

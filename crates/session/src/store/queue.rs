@@ -1,5 +1,6 @@
 //! What is to be written to a store, in order.
 
+use super::repeats::{Repeat, Repeats};
 use super::{LogHeader, Piece, Place, Run, Unwritten};
 use crate::epoch::Epoch;
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub(crate) struct Queue {
     has_store: bool,
     /// Steps whose content is in the log; a step for 64 KiB of content.
     steps: VecDeque<Step>,
+    /// What of their content repeats earlier content.
+    repeats: Repeats,
     /// Steps that come before those, ready for the driver, and their bytes of content.
     ready: VecDeque<Unwritten>,
     ready_bytes: usize,
@@ -76,6 +79,7 @@ impl Queue {
     /// Nothing is to be written.
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
+        self.repeats.clear();
         self.ready.clear();
         self.ready_bytes = 0;
     }
@@ -95,15 +99,17 @@ impl Queue {
                 }
                 self.steps.pop_back();
             }
+            self.repeats.rewind(to.offset);
             self.steps.push_back(Step::Rewind(epoch, to, capacity));
         }
     }
 
-    /// A block was added to the log.
-    pub(crate) fn push(&mut self, block: Block) {
+    /// A block was added to the log, of which this repeats earlier content.
+    pub(crate) fn push(&mut self, block: Block, repeats: Vec<Repeat>) {
         if !self.has_store {
             return;
         }
+        repeats.into_iter().for_each(|repeat| self.repeats.push(repeat));
         match self.steps.back_mut() {
             Some(Step::Content(last))
                 if !last.is_place && last.offset + last.len == block.offset =>
@@ -145,10 +151,12 @@ impl Queue {
             Some(Step::Rewind(epoch, to, capacity)) => Unwritten::Rewind { epoch, to, capacity },
             Some(Step::Drop) => Unwritten::Drop,
             Some(Step::Content(Block { offset, len, padding, chain, is_place })) => {
+                let repeats = self.repeats.take(&(offset..offset + len));
                 // What was overwritten is left out; the driver sees that by the offsets.
                 let Some((bytes, runs)) = content(offset..offset + len) else { return };
                 self.ready_bytes += bytes.len();
-                Unwritten::Content(Piece { offset, padding, bytes, chain, is_place, runs })
+                let piece = Piece { offset, padding, bytes, chain, is_place, runs, repeats };
+                Unwritten::Content(piece)
             }
             None => return,
         };
@@ -188,7 +196,8 @@ impl Queue {
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        (self.ready_bytes + self.steps.capacity() * size_of::<Step>()) as u64
+        let steps = self.steps.capacity() * size_of::<Step>() + self.repeats.memory();
+        (self.ready_bytes + steps) as u64
     }
 }
 
@@ -217,12 +226,12 @@ mod tests {
     #[test]
     fn blocks_are_joined_up_to_a_place() {
         let mut queue = Queue::new(true);
-        queue.push(block(0, 10, false));
+        queue.push(block(0, 10, false), Vec::new());
         assert!(queue.take_news(false) && !queue.take_news(false), "told once");
-        queue.push(block(10, 90, true));
-        queue.push(block(100, 5, false));
+        queue.push(block(10, 90, true), Vec::new());
+        queue.push(block(100, 5, false), Vec::new());
         queue.copy(all);
-        queue.push(block(105, 5, false));
+        queue.push(block(105, 5, false), Vec::new());
         assert_eq!(queue.next(None::<fn(Range<u64>) -> Content>).map(|_| ()), Some(()));
         assert_eq!(queue.next(None::<fn(Range<u64>) -> Content>), None, "the log is out");
         assert!(!queue.take_news(true) && queue.take_news(false));
@@ -232,29 +241,29 @@ mod tests {
     #[test]
     fn without_a_store_nothing_is_queued() {
         let mut queue = Queue::new(false);
-        queue.push(block(0, 10, true));
+        queue.push(block(0, 10, true), Vec::new());
         queue.drop_log();
         assert!(!queue.take_news(false));
         let mut queue = Queue::new(true);
-        queue.push(block(0, 10, true));
+        queue.push(block(0, 10, true), Vec::new());
         queue.give_up();
-        queue.push(block(10, 10, true));
+        queue.push(block(10, 10, true), Vec::new());
         assert!(!queue.take_news(false));
     }
 
     #[test]
     fn what_is_dropped_by_a_rewind_is_not_asked_of_the_log() {
         let mut queue = Queue::new(true);
-        queue.push(block(0, 100, true));
-        queue.push(block(100, 100, true));
-        queue.push(block(200, 50, false));
+        queue.push(block(0, 100, true), Vec::new());
+        queue.push(block(100, 100, true), Vec::new());
+        queue.push(block(200, 50, false), Vec::new());
         let to = Place { offset: 100, chain: 7 };
         queue.rewind(Epoch { log: 1, number: 2 }, to, 1000);
-        queue.push(block(100, 30, false));
+        queue.push(block(100, 30, false), Vec::new());
         assert_eq!(drain(&mut queue), [(0, 100, true), (100, 0, true), (100, 30, false)]);
         // What does not fit while the ring goes is left out; what the driver must know is not.
         let mut queue = Queue::new(true);
-        (0..5).for_each(|nth| queue.push(block(100 * nth, 100, true)));
+        (0..5).for_each(|nth| queue.push(block(100 * nth, 100, true), Vec::new()));
         queue.rewind(Epoch { log: 1, number: 3 }, Place { offset: 500, chain: 7 }, 1000);
         queue.copy_all(250, all);
         let gone = |_: Range<u64>| -> Content { panic!("the ring is gone") };

@@ -2,8 +2,8 @@
 
 use oncewire_codec::{EncoderBuilder, Sharing};
 use oncewire_session::{
-    Config, Event, FetchId, Hello, LogHeader, LogRecord, Logs, Owner, Piece, Read, RestoredLog,
-    Run, Session, Settings, Side, StoreFor, StoreKey, Unwritten,
+    Config, Event, FetchId, Hello, LogHeader, LogRecord, Logs, Owner, Piece, Read, Repeat,
+    RestoredLog, Run, Session, Settings, Side, StoreFor, StoreKey, Unwritten,
 };
 use oncewire_testkit::content::incompressible;
 use std::ops::Range;
@@ -37,6 +37,8 @@ pub(super) struct End {
     hole: Range<u64>,
     pub(super) requests: Vec<(FetchId, Side, Range<u64>)>,
     read: u64,
+    /// Bytes of each log that it was said to have before.
+    repeated: [u64; 2],
 }
 
 impl End {
@@ -70,6 +72,13 @@ impl End {
                     Unwritten::Content(piece) => {
                         stored.resize(piece.offset as usize, 0);
                         stored.extend_from_slice(&piece.bytes);
+                        for Repeat { offset, source, len } in piece.repeats.iter().copied() {
+                            let [now, before] = [offset, source]
+                                .map(|from| &stored[from as usize..(from + len) as usize]);
+                            assert!(now == before || self.disk == Disk::Lies, "it repeats that");
+                            assert!(offset >= piece.offset && source + len <= offset);
+                            self.repeated[side as usize] += len;
+                        }
                         pieces.push(piece);
                     }
                     Unwritten::Drop => stored.clear(),
@@ -187,6 +196,7 @@ impl Pair {
             hole: 0..0,
             requests: Vec::new(),
             read: 0,
+            repeated: [0; 2],
         };
         let [up, down] = disks;
         let mut pair = Pair { ends: [end(client, up), end(server, down)], now, wire: 0, lanes };
@@ -322,6 +332,12 @@ fn what_repeats_only_on_disk_is_found_on_one_lane_and_on_two() {
         assert_eq!(pair.failures(), 0);
         let logs = |end: usize, side: Side| &pair.ends[end].stored[side as usize];
         assert!(logs(0, Side::Sending) == logs(1, Side::Receiving), "both logs are equal");
+        // What was read, and what was sent: neither has to be written.
+        for (end, side) in [(0, Side::Sending), (1, Side::Receiving)] {
+            let repeated = pair.ends[end].repeated[side as usize] as usize;
+            let least = 2 * content.len() / 100 * 98;
+            assert!((least..=2 * content.len()).contains(&repeated), "{side:?}: {repeated}");
+        }
     }
 }
 
