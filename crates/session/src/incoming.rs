@@ -60,6 +60,11 @@ struct Early {
     repeats: Vec<Repeat>,
 }
 
+impl Early {
+    /// Memory in bytes of one, with its offset, at most.
+    const MEMORY: usize = size_of::<(u64, Early)>() + Repeat::MOST * size_of::<Repeat>();
+}
+
 /// What the session asks about a decoder, which may be lent.
 #[derive(Clone, Copy)]
 struct Known {
@@ -412,6 +417,7 @@ impl Incoming {
             return Ok(true);
         };
         let repeats = match recalled {
+            _ if !self.store.has_store() => Vec::new(),
             Some(source) => vec![Repeat { offset, source, len: len as u64 }],
             None => Repeat::of(offset, decoder.last_matches()),
         };
@@ -484,7 +490,7 @@ impl Incoming {
         self.store.memory()
             + self.places.memory()
             + (self.written - self.begin).min(log as u64)
-            + (contexts + inside + buffers + self.early.len() * size_of::<(u64, Early)>()) as u64
+            + (contexts + inside + buffers + self.early.len() * Early::MEMORY) as u64
     }
 }
 

@@ -400,7 +400,7 @@ impl Outgoing {
         log.encoder = Some(encoder);
         result?;
         let (number, stored) = log.push(checksum, known.end, len, domain);
-        let repeats = log.repeats(stored.offset);
+        let repeats = if self.store.has_store() { log.repeats(stored.offset) } else { Vec::new() };
         log.known = known;
         let block = BlockId { log: id, number };
         if is_current {
@@ -446,7 +446,7 @@ impl Outgoing {
         encoder.encode_stream(stream, block, context).map_err(failed)?.append_to(out);
         let (known, checksum) = (Known::of(encoder), encoder.last_checksum());
         let (number, stored) = log.push(checksum, known.end, block.len() as u32, domain);
-        let repeats = log.repeats(stored.offset);
+        let repeats = if self.store.has_store() { log.repeats(stored.offset) } else { Vec::new() };
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
         self.note_block(domain, block, None);

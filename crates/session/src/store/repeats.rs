@@ -1,5 +1,6 @@
 //! Which content of a log repeats earlier content of it: a store need not write that again.
 
+use oncewire_codec::DEFAULT_BLOCK;
 use oncewire_codec::matcher::Match;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,6 +24,9 @@ pub struct Repeat {
 }
 
 impl Repeat {
+    /// Those of a block, at most.
+    pub(crate) const MOST: usize = DEFAULT_BLOCK / LEAST as usize;
+
     /// What of the block at `offset` repeats content before the block: its long matches.
     pub(crate) fn of(offset: u64, matches: &[Match]) -> Vec<Repeat> {
         let repeat = |found: &Match| {
