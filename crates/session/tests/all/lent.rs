@@ -1,7 +1,9 @@
 //! Blocks that are encoded and decoded without the session: what happens meanwhile.
 
 use oncewire_codec::EncoderBuilder;
-use oncewire_session::{Config, Event, FlowId, Hello, Opening, Read, SMALLEST_LOG, Session};
+use oncewire_session::{
+    Config, Counters, EncodeJob, Event, FlowId, Hello, Opening, Read, SMALLEST_LOG, Session,
+};
 use oncewire_testkit::content::incompressible as noise;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -198,6 +200,36 @@ fn a_session_that_ends_while_a_block_is_encoded_drops_that_log_only() {
     assert!(pair.client.ended().is_some());
 }
 
+/// Sends content while encoding takes as many nanoseconds as `cost` says of each block, and the link
+/// this many for each byte on the wire. Returns the counts of the end that sends.
+fn sent_over(
+    side: impl Fn(u64) -> Config,
+    content: &[u8],
+    cost: impl Fn(&EncodeJob) -> u64,
+    link: u64,
+) -> Counters {
+    let mut pair = Pair::of(side(1), side(2));
+    let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
+    pair.exchange();
+    let (mut rest, mut received) = (content, Vec::new());
+    while received.len() < content.len() {
+        rest = &rest[pair.client.write(flow, rest)..];
+        let mut out = Vec::new();
+        while let Some(mut job) = pair.client.fill(0, 1, pair.now, &mut out) {
+            job.run(&mut out);
+            pair.now += Duration::from_nanos(cost(&job));
+            pair.client.encoded(job, pair.now, &mut out);
+        }
+        pair.client.sent(0, 0, pair.now, &mut out);
+        pair.now += Duration::from_nanos(out.len() as u64 * link);
+        pair.server.receive(0, &out, pair.now);
+        received.extend(pair.received(flow).0);
+        pair.exchange();
+    }
+    assert!(received == content);
+    pair.client.counters()
+}
+
 #[test]
 fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
     let text: Vec<u8> =
@@ -205,39 +237,19 @@ fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     gzip.write_all(&text).unwrap();
     let content = gzip.finish().unwrap();
-    // Sends it while a byte takes this many nanoseconds more if it is opened, and `link` anyway.
-    let send = |opening: Opening, opened_costs: u64, link: u64| {
+    // A byte takes 26 ns more if it is opened.
+    let send = |opening: Opening, link: u64| {
         let encoder = EncoderBuilder::default().inside(true);
         let side =
             |random| Config { log: 32 << 20, opening, encoder: encoder.clone(), ..config(random) };
-        let mut pair = Pair::of(side(1), side(2));
-        let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
-        pair.exchange();
-        let (mut rest, mut received) = (&content[..], Vec::new());
-        while received.len() < content.len() {
-            rest = &rest[pair.client.write(flow, rest)..];
-            let mut out = Vec::new();
-            while let Some(mut job) = pair.client.fill(0, 1, pair.now, &mut out) {
-                job.run(&mut out);
-                pair.now +=
-                    Duration::from_nanos(job.opened() * opened_costs + job.content() as u64);
-                pair.client.encoded(job, pair.now, &mut out);
-            }
-            pair.client.sent(0, 0, pair.now, &mut out);
-            pair.now += Duration::from_nanos(out.len() as u64 * link);
-            pair.server.receive(0, &out, pair.now);
-            received.extend(pair.received(flow).0);
-            pair.exchange();
-        }
-        assert!(received == content);
-        pair.client.counters()
+        sent_over(side, &content, |job| job.opened() * 26 + job.content() as u64, link)
     };
     let len = content.len() as u64;
     assert!(len > 3 << 20, "{len}");
-    let fast = send(Opening::Auto, 26, 2);
+    let fast = send(Opening::Auto, 2);
     assert!(fast.opened_bytes < len * 7 / 10 && fast.unopened_bytes > len / 4, "{fast:?}");
     for (opening, link) in [(Opening::Always, 2), (Opening::Auto, 100)] {
-        let all = send(opening, 26, link);
+        let all = send(opening, link);
         assert!(all.opened_bytes > len * 9 / 10 && all.unopened_bytes == 0, "{opening:?}, {all:?}");
     }
 }
@@ -249,29 +261,9 @@ fn an_end_that_is_slower_than_its_link_codes_at_level_1() {
     let choices = noise(8, 1 << 20);
     let word = |choice: u8| &letters[usize::from(choice) * 16..][..3 + usize::from(choice % 8)];
     let content: Vec<u8> = choices.iter().flat_map(|&choice| word(choice)).copied().collect();
-    // Sends it while encoding takes 4 ns a byte, and the link this many for a byte on the wire.
     let send = |hurries: bool, link: u64| {
         let side = |random| Config { log: 32 << 20, hurries, ..config(random) };
-        let mut pair = Pair::of(side(1), side(2));
-        let flow = pair.client.open(b"tcp:origin.example:80", b"", pair.now).unwrap();
-        pair.exchange();
-        let (mut rest, mut received) = (&content[..], Vec::new());
-        while received.len() < content.len() {
-            rest = &rest[pair.client.write(flow, rest)..];
-            let mut out = Vec::new();
-            while let Some(mut job) = pair.client.fill(0, 1, pair.now, &mut out) {
-                job.run(&mut out);
-                pair.now += Duration::from_nanos(4 * job.content() as u64);
-                pair.client.encoded(job, pair.now, &mut out);
-            }
-            pair.client.sent(0, 0, pair.now, &mut out);
-            pair.now += Duration::from_nanos(out.len() as u64 * link);
-            pair.server.receive(0, &out, pair.now);
-            received.extend(pair.received(flow).0);
-            pair.exchange();
-        }
-        assert!(received == content);
-        pair.client.counters()
+        sent_over(side, &content, |job| 4 * job.content() as u64, link)
     };
     let fast = send(true, 1);
     assert!(fast.hurried_bytes > fast.sent_bytes / 2, "{fast:?}");
