@@ -312,7 +312,8 @@ impl Encoder {
     /// Whether blocks are coded at level 1 from the next one on, whatever the level of the entropy
     /// stage ([`Entropy::Coded`](crate::Entropy::Coded)). A new encoder does not hurry; without that
     /// stage this does nothing. What a search has noted is forgotten with each change, so a change
-    /// costs bytes of the next block. Decoders need not know.
+    /// costs bytes of the next block. Decoders need not know. Where domains are isolated, a caller that
+    /// decides by the time that all of them take shows in the lengths of frames how busy they are.
     pub fn set_hurrying(&mut self, hurrying: bool) {
         self.finder.set_hurrying(hurrying);
     }
