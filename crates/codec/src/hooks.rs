@@ -8,7 +8,7 @@
 //! looks up all markers, so it does not matter where the blocks are divided.
 
 use crate::domain::Domain;
-use oncewire_kernels::Kernels;
+use oncewire_kernels::{Kernels, prefetch};
 use std::ops::Range;
 
 /// Bytes under a fingerprint.
@@ -69,6 +69,9 @@ const CANDIDATES: u16 = (1 << (16 - 5)) - 1;
 const CHOSEN: u64 = 1 << (64 - 5);
 /// Candidates that are found at once.
 const AT_ONCE: usize = 512;
+/// Buckets that are fetched before one of them is looked at: new content finds most of them neither
+/// in a cache nor near each other.
+const AHEAD: usize = 16;
 /// Odd factors of the words of a window.
 const FACTORS: [u64; WINDOW / 8] =
     [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xff51_afd7_ed55_8ccd];
@@ -234,6 +237,12 @@ impl Hooks {
         (bucket..bucket + BUCKET, mixed << self.offsets.count_ones())
     }
 
+    fn prefetch(&self, fingerprint: u64) {
+        let (bucket, _) = self.bucket(fingerprint);
+        prefetch(&self.slots, bucket.start);
+        prefetch(&self.slots, bucket.start + BUCKET / 2);
+    }
+
     /// How far before the end a slot's hook lies.
     fn age(&self, slot: u64) -> u64 {
         self.end.wrapping_sub(slot) & self.offsets
@@ -297,7 +306,11 @@ impl Hooks {
         stretches.extend(
             next.take().filter(|next| stored.contains(next)).map(|next| (0, 0, Some(next))),
         );
-        for hook in markers {
+        markers.iter().take(AHEAD).for_each(|hook| self.prefetch(hook.fingerprint));
+        for (nth, hook) in markers.iter().enumerate() {
+            if let Some(later) = markers.get(nth + AHEAD) {
+                self.prefetch(later.fingerprint);
+            }
             let Some(offset) = self.find(hook.fingerprint) else { continue };
             let at = u64::from(hook.at);
             let Some(start) = offset.checked_sub(at) else { continue };

@@ -52,6 +52,11 @@ impl Kernels {
                 every_avx512(limit, data, walk, markers)
             },
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Kernels` holds this level only if the machine has it.
+            Level::Avx2 if skip == 0 && gap == usize::MAX => unsafe {
+                every_avx2(limit, data, walk, markers)
+            },
+            #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels` holds these levels only if the machine has AVX2.
             Level::Avx2 | Level::Avx512 => unsafe { avx2(limit, data, walk, markers) },
             _ => walk.plain(markers, |at| low(data, at, limit)),
@@ -112,19 +117,105 @@ fn spread(bits: u32) -> u64 {
     bits
 }
 
-/// Every position with a low hash, without skips: for low limits, where most vectors have no hit.
-///
+/// Positions that [`every`] looks at in one step.
+#[cfg(target_arch = "x86_64")]
+const STEP: usize = 64;
+/// Markers that it notes of a step whether they are there or not, so that it need not guess how many
+/// there are.
+#[cfg(target_arch = "x86_64")]
+const LIKELY: usize = 4;
+
+/// Writes the positions of the bits that are set.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn note(at: u32, mut inside: u64, room: &mut [u32; STEP]) {
+    let found = inside.count_ones() as usize;
+    let mut next = |marker: &mut u32| {
+        // Of none, the position behind the step.
+        *marker = at + inside.trailing_zeros();
+        inside &= inside.wrapping_sub(1);
+    };
+    let (likely, more) = room.split_at_mut(LIKELY);
+    likely.iter_mut().for_each(&mut next);
+    more.iter_mut().take(found.saturating_sub(LIKELY)).for_each(next);
+}
+
+/// Every position with a low hash, without skips. Bit `i` of `hits(at)` says whether `at + i` has
+/// one; it is called where `at < vectors` only.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn every(
+    walk: Walk,
+    vectors: usize,
+    markers: &mut [u32],
+    hits: impl Fn(usize) -> u64,
+    low: impl Fn(usize) -> bool,
+) -> Sampled {
+    let Walk { from, end, .. } = walk;
+    let (mut at, mut count, mut last) = (from, 0, [0; STEP]);
+    while at + STEP <= end && at < vectors {
+        let inside = hits(at);
+        if inside == 0 {
+            at += STEP;
+            continue;
+        }
+        let found = inside.count_ones() as usize;
+        let left = &mut markers[count..];
+        if let Some(room) = left.first_chunk_mut() {
+            note(at as u32, inside, room);
+        } else if found <= left.len() {
+            note(at as u32, inside, &mut last);
+            left[..found].copy_from_slice(&last[..found]);
+        } else {
+            break;
+        }
+        count += found;
+        at += STEP;
+    }
+    let rest = Walk { from: at, ..walk }.plain(&mut markers[count..], low);
+    Sampled { count: count + rest.count, resume: rest.resume }
+}
+
+/// # Safety
+/// The machine must have AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,popcnt")]
+unsafe fn every_avx2(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32]) -> Sampled {
+    use std::arch::x86_64::*;
+    let (lows, highs) = (_mm256_set1_epi16(LOW as i16), _mm256_set1_epi16(HIGH as i16));
+    let limits = _mm256_set1_epi16(limit as i16);
+    // Lane `i` is all ones if the position `at + 2 i` has a low hash.
+    let lanes = |at: usize| {
+        // SAFETY: `at + 2 + 32` is inside `data`, as its caller has checked.
+        let (first, second) = unsafe {
+            let first = data.as_ptr().add(at);
+            (_mm256_loadu_si256(first.cast()), _mm256_loadu_si256(first.add(2).cast()))
+        };
+        let hash =
+            _mm256_add_epi16(_mm256_mullo_epi16(first, lows), _mm256_mullo_epi16(second, highs));
+        _mm256_cmpeq_epi16(_mm256_min_epu16(hash, limits), hash)
+    };
+    let odd = _mm256_set1_epi16(0xff00_u16 as i16);
+    let both = |at| {
+        u64::from(_mm256_movemask_epi8(_mm256_blendv_epi8(lanes(at), lanes(at + 1), odd)) as u32)
+    };
+    let hits = |at: usize| {
+        assert!(at + 67 <= data.len());
+        both(at) | both(at + 32) << 32
+    };
+    every(walk, (data.len() + 1).saturating_sub(67), markers, hits, |at| low(data, at, limit))
+}
+
 /// # Safety
 /// The machine must have AVX-512 F and BW.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,bmi1,popcnt")]
 unsafe fn every_avx512(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32]) -> Sampled {
     use std::arch::x86_64::*;
-    let Walk { from, end, .. } = walk;
     let (lows, highs) = (_mm512_set1_epi16(LOW as i16), _mm512_set1_epi16(HIGH as i16));
     let limits = _mm512_set1_epi16(limit as i16);
     // Lane `i` belongs to the position `at + 2 i`.
-    let hits = |at: usize| {
+    let half = |at: usize| {
         assert!(at + 66 <= data.len());
         // SAFETY: `at + 2 + 64` is inside `data`.
         let (first, second) = unsafe {
@@ -135,25 +226,8 @@ unsafe fn every_avx512(limit: u16, data: &[u8], walk: Walk, markers: &mut [u32])
             _mm512_add_epi16(_mm512_mullo_epi16(first, lows), _mm512_mullo_epi16(second, highs));
         _mm512_cmple_epu16_mask(hash, limits)
     };
-    let (mut at, mut count) = (from, 0);
-    while at < end && at + 67 <= data.len() && count < markers.len() {
-        let (even, odd) = (hits(at), hits(at + 1));
-        if even | odd != 0 {
-            let mut inside = spread(even) | spread(odd) << 1;
-            while inside != 0 {
-                let marker = at + inside.trailing_zeros() as usize;
-                inside &= inside - 1;
-                if marker >= end || count == markers.len() {
-                    return Sampled { count, resume: marker };
-                }
-                markers[count] = marker as u32;
-                count += 1;
-            }
-        }
-        at += 64;
-    }
-    let rest = Walk { from: at, ..walk }.plain(&mut markers[count..], |at| low(data, at, limit));
-    Sampled { count: count + rest.count, resume: rest.resume }
+    let hits = |at| spread(half(at)) | spread(half(at + 1)) << 1;
+    every(walk, (data.len() + 1).saturating_sub(67), markers, hits, |at| low(data, at, limit))
 }
 
 #[cfg(test)]
@@ -171,7 +245,7 @@ mod tests {
             skip in prop_oneof![Just(0usize), 0usize..80],
             gap in prop_oneof![Just(usize::MAX), 1usize..200],
             from in 0usize..100,
-            batch in 1usize..70,
+            batch in prop_oneof![1usize..70, 64usize..600],
         ) {
             let end = (data.len() + 1).saturating_sub(window);
             let (mut naive, mut i, mut missed) = (Vec::new(), from, 0);
