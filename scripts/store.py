@@ -282,8 +282,8 @@ def main():
             print(f"| {text} | {filled / 1e9:.2f} GB | {first:.2f} s | {f'{found:.0f} s' if found else 'not within 200 s'} |", flush=True)
         return
 
-    print("| store of a peer | device bytes per byte of content | resident, serve, connect | CPU time of both ends per GB, speed | first byte after kill -9 of both |")
-    print("|---|---|---|---|---|")
+    print("| store of a peer | device bytes per byte of content | content not stored | resident, serve, connect | CPU time of both ends per GB, speed | first byte after kill -9 of both |")
+    print("|---|---|---|---|---|---|")
     none = None
     for text in ["none", *args.sizes.split(",")]:
         per_peer = 0 if text == "none" else size(text)
@@ -299,6 +299,7 @@ def main():
                 pair.settled()
                 stores = [pair.status(end)["store"] for end in ENDS]
                 ratio = sum(one["device_written_bytes"] for one in stores) / sum(one["written_bytes"] for one in stores)
+                lost = sum(one["lost_bytes"] for one in stores) / (2 * 30 * length)
             cpu = (pair.cpu() - cpu) / (30 * length) * 1e9
             resident = [pair.resident(end) for end in ENDS]
             none = none or resident
@@ -308,9 +309,9 @@ def main():
             until("the tunnel is up again", pair.is_up)
             again = time.monotonic() - begin
             if per_peer:
-                print(f"| {text} | {ratio:.3f} | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s |", flush=True)
+                print(f"| {text} | {ratio:.3f} | {lost:.0%} | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s |", flush=True)
             else:
-                print(f"| none | | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s, empty |", flush=True)
+                print(f"| none | | | {shown} | {cpu:.2f} s, {speed:.0f} MB/s | {again:.2f} s, empty |", flush=True)
 
     with tunnel(program, args.dir, size("2G")) as pair:
         contents = [(30_000 + number, 12_000_000) for number in range(20)]

@@ -6,12 +6,16 @@ use crate::keys::PublicKey;
 use crate::sync::lock;
 use oncewire_flash::store::{Peer, StoreError};
 use oncewire_session::{Session, Side, Unwritten};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 /// Pieces that are written for one session before others have their turn.
 const TURN: usize = 64;
+/// Content that is taken from a session at once, in bytes. Where sessions keep the processors busy, each
+/// taking waits for its turn, and content that waits until its log has no room for it is not stored.
+const BATCH: usize = 512 << 10;
 /// Content that is not stored is told to the session in ranges of this many bytes, or when more
 /// is stored behind it.
 const TELL: u64 = 4 << 20;
@@ -61,6 +65,18 @@ fn wait(shared: &Shared) -> Work {
     (ready, std::mem::take(&mut queue.left), queue.stop)
 }
 
+/// Takes what a session has for one of its logs: at most so many steps, and [`BATCH`].
+fn take(session: &mut Session, side: Side, most: usize, into: &mut VecDeque<Unwritten>) {
+    let mut bytes = 0;
+    while bytes < BATCH && into.len() < most {
+        let Some(next) = session.unwritten(side) else { return };
+        if let Unwritten::Content(piece) = &next {
+            bytes += piece.bytes.len();
+        }
+        into.push_back(next);
+    }
+}
+
 impl Shared {
     /// Asks a session what is unwritten, and writes that.
     fn pull(&self, number: u64, side: Side, most: usize) {
@@ -70,14 +86,16 @@ impl Shared {
             driver.with(Session::give_up_store);
             return;
         }
-        let mut count = 0;
+        let (mut count, mut taken) = (0, VecDeque::new());
         let next = std::iter::from_fn(|| {
-            let next = (count < most).then(|| driver.with(|session| session.unwritten(side)));
-            count += 1;
-            next.flatten().flatten()
+            if taken.is_empty() && count < most {
+                driver.with(|session| take(session, side, most - count, &mut taken));
+                count += taken.len();
+            }
+            taken.pop_front()
         });
         self.write(number, Some(&*driver), peer, side, next);
-        if count > most {
+        if count >= most {
             lock(&self.queue).ready.insert((number, side));
         }
     }

@@ -153,7 +153,10 @@ impl Queue {
             Some(Step::Content(Block { offset, len, padding, chain, is_place })) => {
                 let repeats = self.repeats.take(&(offset..offset + len));
                 // What was overwritten is left out; the driver sees that by the offsets.
-                let Some((bytes, runs)) = content(offset..offset + len) else { return };
+                let Some((bytes, runs)) = content(offset..offset + len) else {
+                    self.leave_out();
+                    return;
+                };
                 self.ready_bytes += bytes.len();
                 let piece = Piece { offset, padding, bytes, chain, is_place, runs, repeats };
                 Unwritten::Content(piece)
@@ -161,6 +164,15 @@ impl Queue {
             None => return,
         };
         self.ready.push_back(next);
+    }
+
+    /// The driver is so slow that content is overwritten before it is copied. What is about to be
+    /// overwritten is left out, too: half of what waits. Otherwise, every block that is written has
+    /// a gap behind it, which costs the driver a commit, so that it stays as slow.
+    fn leave_out(&mut self) {
+        let is_content = |step: &&Step| matches!(step, Step::Content(_));
+        let waiting = self.steps.iter().take_while(is_content).count();
+        self.steps.drain(..waiting / 2);
     }
 
     /// The next step for the driver. `content` is `None` while the log is out with a job.
@@ -236,6 +248,26 @@ mod tests {
         assert_eq!(queue.next(None::<fn(Range<u64>) -> Content>), None, "the log is out");
         assert!(!queue.take_news(true) && queue.take_news(false));
         assert_eq!(drain(&mut queue), [(100, 10, false)]);
+    }
+
+    #[test]
+    fn a_slow_driver_gets_long_stretches() {
+        let mut queue = Queue::new(true);
+        let (mut next, mut low, mut gaps, mut end, mut written) = (0, 0, 0, 0, 0);
+        // For each block that is written, the log gets three, and keeps the newest hundred.
+        for _ in 0..1000 {
+            for _ in 0..3 {
+                queue.push(block(next, 100, true), Vec::new());
+                next += 100;
+                low = next.max(10_000) - 10_000;
+            }
+            let held = |range: Range<u64>| all(range.clone()).filter(|_| range.start >= low);
+            let Some(Unwritten::Content(piece)) = queue.next(Some(held)) else { panic!() };
+            gaps += u64::from(piece.offset != end);
+            end = piece.offset + 100;
+            written += 1;
+        }
+        assert!(written == 1000 && gaps <= 1000 / 25, "{gaps} gaps");
     }
 
     #[test]
