@@ -15,6 +15,7 @@ mod parts;
 mod peer_log;
 mod reader;
 mod record;
+mod turns;
 mod writer;
 
 pub(crate) use holder::Holder;

@@ -3,19 +3,17 @@
 
 use super::Shared;
 use super::peer_log::unix_time;
+use super::turns::{Turns, Work};
 use crate::sync::lock;
 use oncewire_flash::store::layout::UNIT_CONTENT;
 use oncewire_flash::store::{Peer, StoreError};
 use oncewire_session::{FetchId, Side};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Threads: two sessions read while a third one's disk is slow.
-const THREADS: usize = 2;
-/// Requests that wait, at most. A session has at most 64 and one for each lane.
-const MOST: usize = 4096;
+/// Threads, so that some sessions' content is read while that of others is slow to come.
+const THREADS: usize = 4;
 /// How long content is waited for that is not written yet: no session waits longer.
 const WRITES: Duration = Duration::from_millis(400);
 /// Content that is read at once so that it is found, in bytes: sessions wait for that, too.
@@ -33,17 +31,10 @@ struct Read {
     since: Instant,
 }
 
-#[derive(Default)]
-struct Queue {
-    reads: VecDeque<Read>,
-    /// Drivers whose sessions may have content that is not found yet.
-    found: VecDeque<u64>,
-}
-
 /// What is to be read.
 #[derive(Default)]
 pub(super) struct Reads {
-    queue: Mutex<Queue>,
+    queue: Mutex<Turns<Read>>,
     /// Requests for content that is not written yet.
     early: Mutex<Vec<Read>>,
     wake: Condvar,
@@ -52,9 +43,8 @@ pub(super) struct Reads {
 impl super::ContentStore {
     /// A driver's session wants to read something. What it does not get in time counts as lost.
     pub(crate) fn fetch(&self, driver: u64, id: FetchId, side: Side, range: Range<u64>) {
-        let mut queue = lock(&self.shared.reads.queue);
-        if queue.reads.len() < MOST {
-            queue.reads.push_back(Read { driver, id, side, range, since: Instant::now() });
+        let read = Read { driver, id, side, range, since: Instant::now() };
+        if lock(&self.shared.reads.queue).push(driver, read) {
             self.shared.reads.wake.notify_one();
         }
     }
@@ -76,18 +66,25 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<(), StoreError> {
 
 fn run(shared: &Weak<Shared>) {
     while let Some(shared) = shared.upgrade() {
-        let next = {
+        let work = {
             let mut queue = lock(&shared.reads.queue);
-            if queue.reads.is_empty() && queue.found.is_empty() {
+            queue.begin().or_else(|| {
                 let waited = shared.reads.wake.wait_timeout(queue, SLEEP);
-                queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            queue.reads.pop_front().ok_or_else(|| queue.found.pop_front())
+                waited.unwrap_or_else(PoisonError::into_inner).0.begin()
+            })
         };
-        match next {
-            Ok(read) => shared.read(read),
-            Err(Some(driver)) if shared.find(driver) => shared.reads.find(driver),
-            Err(_) => {}
+        let Some(work) = work else { continue };
+        let driver = work.driver();
+        let has_more = match work {
+            Work::Read(_, read) => {
+                shared.read(read);
+                false
+            }
+            Work::Find(driver) => shared.find(driver),
+        };
+        lock(&shared.reads.queue).end(driver);
+        if has_more {
+            shared.reads.find(driver);
         }
     }
 }
@@ -95,11 +92,8 @@ fn run(shared: &Weak<Shared>) {
 impl Reads {
     /// A driver's session may have content that an earlier process stored.
     pub(super) fn find(&self, driver: u64) {
-        let mut queue = lock(&self.queue);
-        if !queue.found.contains(&driver) {
-            queue.found.push_back(driver);
-            self.wake.notify_one();
-        }
+        lock(&self.queue).find(driver);
+        self.wake.notify_one();
     }
 }
 
@@ -128,7 +122,11 @@ impl Shared {
     pub(super) fn retry_reads(&self) {
         let early = std::mem::take(&mut *lock(&self.reads.early));
         if !early.is_empty() {
-            lock(&self.reads.queue).reads.extend(early);
+            let mut queue = lock(&self.reads.queue);
+            // What there is no room for counts as lost in time.
+            early.into_iter().for_each(|read| {
+                queue.push(read.driver, read);
+            });
             self.reads.wake.notify_all();
         }
     }

@@ -36,21 +36,47 @@ pub(crate) fn is_told(wants: bool, took: Duration) -> bool {
     wants || took > QUICK * 2
 }
 
-/// Stretches that the peer has announced and not recalled, oldest first: at most [`MOST`].
+/// Bytes that are read for nothing, at most, at once: of stretches that are never recalled, because
+/// their flows were reset, or the peer wants this end's disk to be busy.
+const SPARE: u64 = 64 << 20;
+/// And for each second. Announcements that only measure the disk are a tenth of that.
+const SPARE_A_SECOND: u64 = 4 << 20;
+
+/// Stretches that the peer has announced and not recalled.
 #[derive(Debug, Default)]
-pub(crate) struct Preparing(VecDeque<Prepared>);
+pub(crate) struct Preparing {
+    /// Oldest first: at most [`MOST`].
+    waiting: VecDeque<Prepared>,
+    /// Bytes that were read, or are being read, and not recalled, less [`SPARE_A_SECOND`].
+    spared: u64,
+    /// When something was announced last.
+    last: Option<Instant>,
+}
 
 impl Preparing {
-    /// Another one is to be read. Returns `false` if too many are being read.
+    /// Another one is to be read. Returns `false` if too many are being read, or were read for
+    /// nothing.
     pub(crate) fn begin(&mut self, stretch: Prepared) -> bool {
-        if self.0.len() >= MOST {
+        let now = stretch.since;
+        let passed = now.saturating_duration_since(*self.last.get_or_insert(now));
+        let allowed = (passed.as_secs_f64() * SPARE_A_SECOND as f64) as u64;
+        // Announcements that come faster than a byte becomes due must not lose it.
+        if allowed > 0 {
+            self.last = Some(now);
+            self.spared = self.spared.saturating_sub(allowed);
+        }
+        if self.spared + stretch.len > SPARE {
+            return false;
+        }
+        if self.waiting.len() >= MOST {
             // One that was read and is perhaps never recalled, because its flow was reset.
-            let read = self.0.iter().position(|other| other.bytes.is_some());
-            if read.and_then(|at| self.0.remove(at)).is_none() {
+            let read = self.waiting.iter().position(|other| other.bytes.is_some());
+            if read.and_then(|at| self.waiting.remove(at)).is_none() {
                 return false;
             }
         }
-        self.0.push_back(stretch);
+        self.spared += stretch.len;
+        self.waiting.push_back(stretch);
         true
     }
 
@@ -61,8 +87,8 @@ impl Preparing {
         bytes: Option<Vec<u8>>,
         now: Instant,
     ) -> Option<Answer> {
-        let at = self.0.iter().position(|one| one.fetch == fetch && one.bytes.is_none())?;
-        let stretch = &mut self.0[at];
+        let at = self.waiting.iter().position(|one| one.fetch == fetch && one.bytes.is_none())?;
+        let stretch = &mut self.waiting[at];
         let (id, lane) = (stretch.id, stretch.lane);
         let took = now.saturating_duration_since(stretch.since);
         stretch.bytes = bytes.filter(|bytes| bytes.len() as u64 == stretch.len);
@@ -70,43 +96,86 @@ impl Preparing {
             let answer = Answer { id, lane, took: Some(took) };
             return is_told(stretch.wants, took).then_some(answer);
         }
-        self.0.remove(at);
+        self.waiting.remove(at);
         Some(Answer { id, lane, took: None })
     }
 
     /// The peer recalls a stretch.
     pub(crate) fn take(&mut self, from: u64, len: u64) -> Option<Prepared> {
-        let at = self.0.iter().position(|one| (one.from, one.len) == (from, len))?;
-        self.0.remove(at)
+        let at = self.waiting.iter().position(|one| (one.from, one.len) == (from, len))?;
+        self.spared = self.spared.saturating_sub(len);
+        self.waiting.remove(at)
     }
 
     /// Until when a disk is waited for.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waiting = self.0.iter().find(|one| one.bytes.is_none());
+        let waiting = self.waiting.iter().find(|one| one.bytes.is_none());
         waiting.map(|one| one.since + LANE_PATIENCE)
     }
 
     /// What was waited for too long.
     pub(crate) fn overdue(&mut self, now: Instant) -> Option<Answer> {
         self.deadline().filter(|due| *due <= now)?;
-        let fetch = self.0.iter().find(|one| one.bytes.is_none())?.fetch;
+        let fetch = self.waiting.iter().find(|one| one.bytes.is_none())?.fetch;
         self.supply(fetch, None, now)
     }
 
     /// The log is another one, or not where it was.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.waiting.clear();
     }
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.0.iter().filter_map(|one| one.bytes.as_ref()).map(|bytes| bytes.len() as u64).sum()
+        self.waiting
+            .iter()
+            .filter_map(|one| one.bytes.as_ref())
+            .map(|bytes| bytes.len() as u64)
+            .sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_codec::DEFAULT_BLOCK;
+
+    #[test]
+    fn a_peer_cannot_keep_the_disk_busy() {
+        #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
+        let begin = Instant::now();
+        let len = DEFAULT_BLOCK as u64;
+        let stretch = |from: u64, since: Instant| Prepared {
+            id: from,
+            wants: true,
+            lane: 0,
+            fetch: from,
+            from,
+            len,
+            since,
+            bytes: None,
+        };
+        let mut preparing = Preparing::default();
+        let mut announce = |from: u64, now: Instant, recalls: bool| {
+            let reads = preparing.begin(stretch(from, now));
+            if reads {
+                preparing.supply(from, Some(vec![0; len as usize]), now);
+                assert!(!recalls || preparing.take(from, len).is_some());
+            }
+            reads
+        };
+        // As much as it likes of what it recalls.
+        assert!((0..10_000).all(|from| announce(from, begin, true)));
+        let reads = (0..10_000).filter(|&from| announce(from, begin, false)).count() as u64;
+        assert_eq!(reads, SPARE / len);
+        // Whether it asks once or all the time.
+        let second = begin + Duration::from_secs(1);
+        let reads = (0..10_000).filter(|&from| announce(from, second, false)).count() as u64;
+        assert_eq!(reads, SPARE_A_SECOND / len);
+        let later = |nth: u32| second + Duration::from_micros(100) * nth;
+        let reads = (1..=10_000).filter(|&nth| announce(nth.into(), later(nth), false)).count();
+        assert!((reads as u64).abs_diff(SPARE_A_SECOND / len) < 3, "{reads}");
+    }
 
     #[test]
     fn what_is_never_recalled_makes_room_and_what_is_read_does_not() {
