@@ -3,6 +3,7 @@
 //! Each session runs on one thread, with its sockets and timers: waking another thread takes longer
 //! than most of what a session does at once. Listeners and handshakes run elsewhere.
 
+use oncewire_session::ThreadLoad;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ pub(crate) struct SessionThreads {
 struct Thread {
     handle: Handle,
     sessions: Arc<AtomicUsize>,
+    load: ThreadLoad,
     /// Dropping it ends the thread.
     _stop: Option<oneshot::Sender<()>>,
 }
@@ -24,14 +26,16 @@ struct Thread {
 /// The thread of a session. It counts as that until this is dropped.
 pub(crate) struct Seat {
     pub(crate) handle: Handle,
+    /// What the thread's sessions encode.
+    pub(crate) load: ThreadLoad,
     sessions: Arc<AtomicUsize>,
 }
 
 impl SessionThreads {
     /// The caller's runtime, for all sessions.
     pub(crate) fn here() -> SessionThreads {
-        let (handle, sessions) = (Handle::current(), Arc::default());
-        SessionThreads { threads: vec![Thread { handle, sessions, _stop: None }] }
+        let (handle, sessions, load) = (Handle::current(), Arc::default(), ThreadLoad::default());
+        SessionThreads { threads: vec![Thread { handle, sessions, load, _stop: None }] }
     }
 
     /// Starts `count` threads, at least one.
@@ -54,7 +58,8 @@ impl SessionThreads {
         // Cannot fail: there is at least one.
         let thread = fewest.unwrap_or(&self.threads[0]);
         thread.sessions.fetch_add(1, Ordering::Relaxed);
-        Seat { handle: thread.handle.clone(), sessions: thread.sessions.clone() }
+        let (handle, load) = (thread.handle.clone(), thread.load.clone());
+        Seat { handle, load, sessions: thread.sessions.clone() }
     }
 }
 
@@ -68,7 +73,8 @@ impl Thread {
             // Name look-ups may still be in progress; do not wait for them.
             runtime.shutdown_background();
         })?;
-        Ok(Thread { handle, sessions: Arc::default(), _stop: Some(stop) })
+        let (sessions, load) = (Arc::default(), ThreadLoad::default());
+        Ok(Thread { handle, sessions, load, _stop: Some(stop) })
     }
 }
 

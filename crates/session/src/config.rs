@@ -46,7 +46,8 @@ pub struct Config {
     /// slower than sending it as it is.
     pub opening: Opening,
     /// Whether the literal coder works at level 1, and not at that of `encoder`, while this end spends
-    /// most of its time encoding, so that it does not hold content up. Default: no.
+    /// most of its time encoding, so that it does not hold content up: by itself, or with others that
+    /// share its thread ([`Session::share_thread`](crate::Session::share_thread)). Default: no.
     pub hurries: bool,
     /// Everything sent at once on an established transport is padded to a power of two of bytes, at
     /// least [`LEAST_PAD`], and from this size on to a multiple of this size. 0, the default: no

@@ -173,6 +173,7 @@ pub use message::MessageError;
 pub use meter::{FlowMeter, Residue, SMALL_BLOCK, SentBlock};
 pub use metric::{Kind as MetricKind, Metric, Metrics, Unit as MetricUnit};
 pub use opening::Opening;
+pub use pace::ThreadLoad;
 pub use recall::{FetchId, StoreFor};
 pub use report::Counters;
 pub use session::{Ended, Event, Logs, OpenError, Read, Refused, Session};

@@ -4,7 +4,13 @@
 //! is right where something else limits the session: the link, or the application. Where a session
 //! spends most of its time encoding, it holds content up itself, and level 1 is right. So what
 //! counts is the share of its time that a session encodes, while it has content.
+//!
+//! At a hub, sessions share threads, and each of them encodes a small share of its time: it waits
+//! for the others. There, what counts is the share of their time that all of one thread encode,
+//! unless the session's own link makes it wait, which shows when its transport is full.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Content between two judgements, in bytes.
@@ -16,26 +22,60 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HURRIES: u32 = 50;
 const RESTS: u32 = 30;
 
+/// Time that sessions which share a thread have spent encoding, together.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadLoad(Arc<AtomicU64>);
+
+impl ThreadLoad {
+    fn add(&self, took: Duration) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// Decides for each block whether to hurry. It has no clock: times are those of the session's
 /// caller.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     hurries: bool,
-    /// Since the last judgement: content, time, and of it, the time that encoding took.
+    /// Since the last judgement: content, blocks, after how many of them the transport was full, time,
+    /// and of it, the time that encoding took.
     content: u64,
+    blocks: u32,
+    full: u32,
     time: Duration,
     encoding: Duration,
-    /// When the last block was taken, and when one was encoded.
+    /// What the thread encodes, and how much that was at the last judgement.
+    thread: ThreadLoad,
+    judged: Duration,
+    /// When the last block was taken, and when one was encoded; what the thread had encoded then.
     taken: Option<Instant>,
-    encoded: Option<Instant>,
+    encoded: Option<(Instant, Duration)>,
 }
 
 impl Pace {
+    /// The session shares its thread with those that have this load.
+    pub(crate) fn share(&mut self, thread: ThreadLoad) {
+        self.thread = thread;
+        self.restart();
+    }
+
+    /// A transport takes no more for now.
+    pub(crate) fn full(&mut self) {
+        self.full += 1;
+    }
+
     /// A block is taken: whether to hurry with it.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        if let Some(encoded) = self.encoded.take() {
+        if let Some((encoded, load)) = self.encoded.take() {
             let pause = now.saturating_duration_since(encoded);
-            if pause > PAUSE {
+            let others = self.thread.get().saturating_sub(load);
+            // Otherwise, it had to wait for the others.
+            if pause > PAUSE && others * 100 < pause * HURRIES {
                 self.restart();
                 self.hurries = false;
             }
@@ -49,19 +89,27 @@ impl Pace {
     pub(crate) fn encoded(&mut self, len: usize, now: Instant) {
         let Some(taken) = self.taken.take() else { return };
         let took = now.saturating_duration_since(taken);
-        self.encoded = Some(now);
+        self.thread.add(took);
+        let load = self.thread.get();
+        self.encoded = Some((now, load));
         self.content += len as u64;
+        self.blocks += 1;
         self.time += took;
         self.encoding += took;
         if self.content >= WINDOW {
-            let share = if self.hurries { RESTS } else { HURRIES };
-            self.hurries = self.encoding * 100 >= self.time * share && !self.time.is_zero();
+            let share = self.time * if self.hurries { RESTS } else { HURRIES };
+            let by_itself = self.encoding * 100 >= share;
+            let by_others = load.saturating_sub(self.judged) * 100 >= share;
+            let has_room = self.full * 2 < self.blocks;
+            self.hurries = (by_itself || by_others && has_room) && !self.time.is_zero();
             self.restart();
         }
     }
 
     fn restart(&mut self) {
-        (self.content, self.time, self.encoding) = (0, Duration::ZERO, Duration::ZERO);
+        (self.content, self.blocks, self.full) = (0, 0, 0);
+        (self.time, self.encoding) = (Duration::ZERO, Duration::ZERO);
+        self.judged = self.thread.get();
     }
 }
 
@@ -135,6 +183,60 @@ mod tests {
         send(&mut pace, &mut now, 100, [260, 180], 0);
         now += Duration::from_secs(1);
         assert_eq!(send(&mut pace, &mut now, 8, [260, 180], 0), 0);
+    }
+
+    /// Sessions of one thread send in turn. Returns how many of their blocks were hurried, each.
+    fn share(
+        sessions: usize,
+        rounds: u32,
+        encode: [u64; 2],
+        full: &dyn Fn(usize) -> bool,
+    ) -> Vec<u32> {
+        let (_, mut now) = start();
+        let thread = ThreadLoad::default();
+        let mut paces: Vec<Pace> = (0..sessions).map(|_| Pace::default()).collect();
+        paces.iter_mut().for_each(|pace| pace.share(thread.clone()));
+        let mut hurried = vec![0; sessions];
+        for _ in 0..rounds {
+            for (nth, pace) in paces.iter_mut().enumerate() {
+                hurried[nth] += send(pace, &mut now, 1, encode, 0);
+                // What is not encoding: a fifth of the time.
+                now += Duration::from_micros(65);
+                if full(nth) {
+                    pace.full();
+                }
+            }
+        }
+        hurried
+    }
+
+    #[test]
+    fn sessions_that_wait_for_each_other_hurry() {
+        for sessions in [1, 4, 40, 1_000] {
+            let hurried = share(sessions, 40, [260, 180], &|_| false);
+            assert!(hurried.iter().all(|&blocks| blocks >= 24), "{hurried:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_whose_link_is_full_does_not_hurry_for_others() {
+        let hurried = share(4, 100, [260, 180], &|nth| nth == 2);
+        assert_eq!(hurried[2], 0);
+        assert!([0, 1, 3].iter().all(|&nth| hurried[nth] > 80), "{hurried:?}");
+    }
+
+    #[test]
+    fn a_thread_with_time_left_does_not_hurry() {
+        let (_, mut now) = start();
+        let thread = ThreadLoad::default();
+        let mut paces: Vec<Pace> = (0..8).map(|_| Pace::default()).collect();
+        paces.iter_mut().for_each(|pace| pace.share(thread.clone()));
+        let mut hurried = 0;
+        for _ in 0..100 {
+            hurried +=
+                paces.iter_mut().map(|pace| send(pace, &mut now, 1, [260, 180], 600)).sum::<u32>();
+        }
+        assert_eq!(hurried, 0);
     }
 
     #[test]

@@ -5,10 +5,14 @@ use crate::log_limit::LogLimit;
 use crate::transport::{Path, Transport, TransportEnd};
 use cpu_time::ThreadTime;
 use oncewire_session::{Answer, Config, DecodeJob, EncodeJob, Hello, Refused, Session};
+use std::future::Future;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -243,7 +247,7 @@ impl Driver {
                         signals.transmit.notified().await;
                     }
                     turn = Instant::now();
-                } else if let Err(error) = writer.write_all(&buffer).await {
+                } else if let Err(error) = self.write(&mut writer, &buffer).await {
                     return error.into();
                 } else if buffer.len() >= BATCH / 2 || turn.elapsed() >= TURN {
                     // A peer that reads fast must not keep the thread while its socket has room.
@@ -262,6 +266,22 @@ impl Driver {
             end = read => end,
             end = write => end,
             end = close => end,
+        }
+    }
+
+    /// Writes all of it, and tells the session if the transport does not take it at once.
+    async fn write(
+        &self,
+        transport: &mut (impl AsyncWrite + Unpin),
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let mut writing = pin!(transport.write_all(bytes));
+        match std::future::poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
+            Poll::Ready(written) => written,
+            Poll::Pending => {
+                self.with(Session::transport_is_full);
+                writing.await
+            }
         }
     }
 

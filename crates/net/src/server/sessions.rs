@@ -71,11 +71,12 @@ impl Shared {
         let Ok(config) = config.and_then(|config| config.with_contexts(contexts)) else {
             return reject(Rejection::NoMemory, transport);
         };
-        let session = match Session::accept_new(config, logs, hello, Instant::now()) {
+        let mut session = match Session::accept_new(config, logs, hello, Instant::now()) {
             Ok(session) => session,
             Err(Refused(answer)) => return Err((Rejection::of(&answer), answer, transport)),
         };
         let seat = self.threads.seat();
+        session.share_thread(seat.load.clone());
         let (driver, notices) = Driver::start(
             session,
             Some(self.memory_changed.clone()),

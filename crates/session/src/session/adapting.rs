@@ -26,6 +26,22 @@ impl Adapting {
 }
 
 impl Session {
+    /// Other sessions are encoded on the same thread: those that get the same load. With
+    /// [`Config::hurries`](crate::Config::hurries), all of them hurry when they encode most of its
+    /// time together, but for those whose transports are full.
+    pub fn share_thread(&mut self, load: ThreadLoad) {
+        if let Some(pace) = &mut self.pace {
+            pace.share(load);
+        }
+    }
+
+    /// A transport does not take what the session wrote at once: its link is slower than this end.
+    pub fn transport_is_full(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.full();
+        }
+    }
+
     /// Reports the CPU time that the last [`Session::transmit`] took. Call it after each, if
     /// [`Config::cpu_budget`](crate::Config::cpu_budget) is set. The session then encodes with less
     /// effort when the budget is used up, and with more when there is room; [`Event::Effort`] says

@@ -27,7 +27,7 @@ use crate::message::{Message, close};
 use crate::meter::{FlowMeter, Residue, SentBlock};
 use crate::opening::{Chooser, Opening};
 use crate::outgoing::{Encoded, Outgoing};
-use crate::pace::Pace;
+use crate::pace::{Pace, ThreadLoad};
 use crate::padding;
 use crate::recall::{Prepared, Preparing, Restoring};
 use crate::report::Counters;
