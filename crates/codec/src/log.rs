@@ -426,12 +426,13 @@ impl Log {
     }
 
     /// Forgets what was written at `offset` and above, so that other content can go there. Returns
-    /// whether that is possible: `offset` must lie in the newest generation.
+    /// whether that is possible: `offset` must lie in the newest generation, and not below what the
+    /// log began with.
     ///
     /// Content that the forgotten blocks overwrote stays lost. If they lay within one span of
     /// `offset`, nothing refers to it, because [`Geometry::floor`] lies above it.
     pub fn rewind(&mut self, offset: u64) -> bool {
-        let possible = self.generations.rewind(offset);
+        let possible = offset >= self.begin && self.generations.rewind(offset);
         if let Some(runs) = self.runs.as_mut().filter(|_| possible) {
             runs.rewind(offset);
         }

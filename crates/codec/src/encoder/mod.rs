@@ -192,8 +192,8 @@ impl Encoder {
     /// whole table is looked at.
     ///
     /// # Errors
-    /// [`EncodeError::NotHeld`] unless `offset` lies in the newest generation of the log and within
-    /// one span of its end; nothing was changed.
+    /// [`EncodeError::NotHeld`] unless `offset` lies in the newest generation of the log, within one
+    /// span of its end, and not below where it began ([`Encoder::begin_at`]); nothing was changed.
     pub fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
         self.finder.rewind(offset, seed)?;
         self.writer.reset_contexts();

@@ -149,6 +149,7 @@ mod tests {
                 assert_eq!(log.extent(offset, log.floor(begin, 0)), None, "{begin}, {offset}");
             }
             assert_eq!(log.padding_before(begin).unwrap_or(0), 0);
+            assert!(!log.rewind(begin - 1) && log.rewind(begin), "{begin}");
             let (first, second) = (log.append(&[1; 60]), log.append(&[2; 60]));
             assert_eq!(first, log.geometry().place(begin, 60));
             let floor = log.floor(second + 60, 0);

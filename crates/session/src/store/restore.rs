@@ -125,9 +125,11 @@ impl RestoredLog {
         if !runs.is_sorted_by(|one, next| one.start < next.start) {
             return wrong("its owners are out of order");
         }
-        // What the ring has no room for is of no use, and no more places fit it than this.
-        let from = from.max(end.offset.saturating_sub(capacity));
-        places.retain(|place| place.offset > from);
+        // What the ring has no room for is of no use, and no more places fit it than this. Places
+        // need no content: where there is none, the log goes on with an empty ring.
+        let least = end.offset.saturating_sub(capacity);
+        let from = from.max(least);
+        places.retain(|place| place.offset > least);
         // A log that is larger than memory now goes on with an empty ring, if it can: what it holds
         // lies at other positions in a smaller one.
         let fits = capacity <= config.log;

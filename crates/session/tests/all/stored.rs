@@ -346,6 +346,31 @@ fn one_end_restarts_again_and_again_with_less_than_it_had() {
     }
 }
 
+/// An end may have spared its disk of everything up to its end, and the other one may have stored less:
+/// both go on at a place below, where the first has no content.
+#[test]
+fn an_end_without_content_goes_on_below_its_end() {
+    let content = incompressible(16, 2 * MIB);
+    for (bare, short) in [(0, 1), (1, 0)] {
+        let mut pair = Pair::new(Sharing::All);
+        pair.upload(Owner::default(), &content);
+        let mut expected = 0;
+        let mut pair = pair.restart(|stores| {
+            let spared = stores[bare][SIDES[bare] as usize].as_mut().expect("a log");
+            spared.record.from = spared.record.end.offset;
+            spared.pieces.clear();
+            let behind = stores[short][SIDES[short] as usize].as_mut().expect("a log");
+            let place = behind.record.places[19];
+            behind.rewind(place);
+            expected = place.offset;
+        });
+        assert_eq!(pair.warm(), 1, "end {bare} has no content");
+        assert_eq!(pair.ends[0].session.offsets().0, expected, "end {bare} has no content");
+        assert!(pair.upload(Owner::default(), &content) > content.len(), "nothing refers to it");
+        assert!(pair.upload(Owner::default(), &content) < 8000);
+    }
+}
+
 #[test]
 fn nothing_refers_to_what_the_decoder_has_lost() {
     let content = incompressible(14, 2 * MIB);
