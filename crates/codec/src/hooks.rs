@@ -202,6 +202,10 @@ fn mix(fingerprint: u64) -> u64 {
 
 /// The hooks of a log on disk, by fingerprint. The newest replace the oldest.
 ///
+/// Of one fingerprint, the newest place is kept, and the first one in the newer half of the log. What
+/// is read from disk is appended to the log in pieces, between others, and so is what is sent of it;
+/// if only the newest place counted, it would be in smaller pieces whenever it comes again.
+///
 /// A slot has the low bits of an offset, enough for four times the log, and as many bits of the
 /// fingerprint as there is room for: 22 with a log of 1 TB, so that new content has a false hit
 /// every 250 MB.
@@ -213,6 +217,8 @@ pub struct Hooks {
     offsets: u64,
     /// Where the content ends that was noted last. No hook lies above.
     end: u64,
+    /// Half of the bytes that the log keeps.
+    half: u64,
 }
 
 impl Hooks {
@@ -221,7 +227,7 @@ impl Hooks {
         let stored = stored.min(MOST_STORED);
         let buckets = (stored / BYTES_PER_SLOT / BUCKET as u64).max(32);
         let offsets = (stored.max(1 << 20) * 4).next_power_of_two() - 1;
-        Hooks { slots: vec![0; buckets as usize * BUCKET], offsets, end: 0 }
+        Hooks { slots: vec![0; buckets as usize * BUCKET], offsets, end: 0, half: stored / 2 }
     }
 
     /// Memory in bytes, once it is full.
@@ -256,22 +262,45 @@ impl Hooks {
         }
     }
 
-    fn note_hook(&mut self, fingerprint: u64, place: u64) {
-        self.end = self.end.max(place);
-        let (bucket, tag) = self.bucket(fingerprint);
-        let age = |slot: &u64| if *slot == 0 { u64::MAX } else { self.age(*slot) };
-        let slots = &self.slots[bucket.clone()];
-        let same = slots.iter().position(|slot| *slot != 0 && slot & !self.offsets == tag);
-        let oldest =
-            || slots.iter().enumerate().max_by_key(|(_, slot)| age(slot)).map(|(at, _)| at);
-        if let Some(at) = same.or_else(oldest)
-            && age(&slots[at]) >= self.end - place
-        {
-            self.slots[bucket.start + at] = tag | (place & self.offsets);
+    /// As [`Hooks::note`], of content that repeats what the log has: nothing is noted that was not
+    /// before. Markers at the ends of pieces have few neighbors, so more of them are hooks there.
+    pub fn note_again(&mut self, markers: &[Hook], offset: u64) {
+        for hook in choose(markers) {
+            if self.find(hook.fingerprint).is_some() {
+                self.note_hook(hook.fingerprint, offset + u64::from(hook.at));
+            }
         }
     }
 
-    fn find(&self, fingerprint: u64) -> Option<u64> {
+    fn note_hook(&mut self, fingerprint: u64, place: u64) {
+        self.end = self.end.max(place);
+        let (bucket, tag) = self.bucket(fingerprint);
+        let (age, slot) = (self.end - place, tag | (place & self.offsets));
+        let slots = bucket.clone().map(|at| (self.slots[at], at));
+        let ages = slots.map(|(slot, at)| (if slot == 0 { u64::MAX } else { self.age(slot) }, at));
+        let is_same = |at: usize| self.slots[at] != 0 && self.slots[at] & !self.offsets == tag;
+        let mut same: Vec<(u64, usize)> = ages.clone().filter(|(_, at)| is_same(*at)).collect();
+        same.sort_unstable();
+        let oldest = ages.filter(|(_, at)| !is_same(*at)).max();
+        // Whether it takes the place of another fingerprint.
+        let room = oldest.filter(|(oldest, _)| *oldest >= age).map(|(_, at)| at);
+        let at = match *same {
+            [] => room,
+            [(known, _), ..] if known == age => None,
+            // The first place counts as long as it will stay for a while.
+            [(known, at)] if known.max(age) > self.half => (age < known).then_some(at),
+            [(known, at)] => room.or((age < known).then_some(at)),
+            [(newest, _), (first, at), ..] if age < newest && first > self.half => Some(at),
+            [(newest, at), ..] if age < newest => Some(at),
+            [_, (first, at), ..] => (first < age && age <= self.half).then_some(at),
+        };
+        if let Some(at) = at {
+            self.slots[at] = slot;
+        }
+    }
+
+    /// The first and the newest place of a fingerprint.
+    fn find(&self, fingerprint: u64) -> Option<(u64, u64)> {
         let (bucket, tag) = self.bucket(fingerprint);
         let slots = &self.slots[bucket];
         // New content has none of them: a loop without branches.
@@ -279,11 +308,12 @@ impl Hooks {
         if !slots.iter().fold(false, has_one) {
             return None;
         }
-        slots
-            .iter()
-            .filter(|slot| **slot != 0 && **slot & !self.offsets == tag)
-            .filter_map(|slot| self.end.checked_sub(self.age(*slot)))
-            .max()
+        let same = slots.iter().filter(|slot| **slot != 0 && **slot & !self.offsets == tag);
+        let places = same.filter_map(|slot| self.end.checked_sub(self.age(*slot)));
+        places.fold(None, |found, place| match found {
+            None => Some((place, place)),
+            Some((first, newest)) => Some((place.min(first), place.max(newest))),
+        })
     }
 
     /// Ranges of the log that probably hold what content of `len` bytes repeats, whose markers these
@@ -300,6 +330,19 @@ impl Hooks {
         next: &mut Option<u64>,
         most: usize,
     ) -> Vec<Range<u64>> {
+        self.look_at(markers, len, stored, next, most, |_| true)
+    }
+
+    /// As [`Hooks::look`], where not every offset of `stored` can be read.
+    pub fn look_at(
+        &self,
+        markers: &[Hook],
+        len: usize,
+        stored: &Range<u64>,
+        next: &mut Option<u64>,
+        most: usize,
+        is_readable: impl Fn(u64) -> bool,
+    ) -> Vec<Range<u64>> {
         // Where hits at the same distance begin and end in the content, and that distance.
         let mut stretches: Vec<(u64, u64, Option<u64>)> = Vec::new();
         // Where pieces are short, some have no hook.
@@ -311,8 +354,15 @@ impl Hooks {
             if let Some(later) = markers.get(nth + AHEAD) {
                 self.prefetch(later.fingerprint);
             }
-            let Some(offset) = self.find(hook.fingerprint) else { continue };
+            let Some((first, newest)) = self.find(hook.fingerprint) else { continue };
             let at = u64::from(hook.at);
+            let goes_on = stretches.last().and_then(|(_, _, distance)| *distance);
+            // Rather where content goes on; if nowhere, where it was first.
+            let offset = match newest {
+                newest if newest >= stored.end || newest.checked_sub(at) == goes_on => newest,
+                _ if stored.contains(&first) && is_readable(first) => first,
+                newest => newest,
+            };
             let Some(start) = offset.checked_sub(at) else { continue };
             let start = stored.contains(&offset).then_some(start);
             match stretches.last_mut() {
@@ -486,7 +536,7 @@ mod tests {
         assert!(found[0].start < at + 20_000 && found[0].end > at + 64_000, "{found:?}");
         // Older content, in any order, displaces nothing that is newer.
         let (mut there, mut back) = (Hooks::new(1 << 20), Hooks::new(1 << 20));
-        let parts: Vec<_> = (0..40).map(|nth| (nth << 16, content(nth, 1 << 16))).collect();
+        let parts: Vec<_> = (0..40).map(|nth| (nth << 16, content(50 + nth, 1 << 16))).collect();
         for (at, part) in &parts {
             there.note(&markers(part, Domain(5), 9), *at);
         }
@@ -574,6 +624,52 @@ mod tests {
             hooks.look(&markers(&content(3, 1 << 20), Domain(5), 9), 1 << 20, &all, &mut None, 9),
             []
         );
+    }
+
+    /// Content that is read from disk again and again, in pieces between other content, is found where
+    /// it was first, as a whole.
+    #[test]
+    fn what_comes_again_in_pieces_is_found_in_one() {
+        let old = content(8, 1 << 20);
+        let mut hooks = noted(&old);
+        let look = |hooks: &Hooks, end: u64, bad: Range<u64>| {
+            let (mut next, mut found, mut covered) = (None, Vec::new(), 0);
+            for part in old.chunks(131_072) {
+                let all = markers(part, Domain(5), 9);
+                let is_readable = |place: u64| !bad.contains(&place);
+                found.extend(hooks.look_at(
+                    &all,
+                    part.len(),
+                    &(0..end),
+                    &mut next,
+                    32,
+                    is_readable,
+                ));
+            }
+            found.iter().for_each(|range| covered += range.end - range.start);
+            (found.len(), covered)
+        };
+        assert_eq!(look(&hooks, 2 << 20, 0..0).0, 8, "one for each look");
+        let mut end = 2 << 20;
+        for turn in 0..3 {
+            for piece in old.chunks(10_000 + turn * 777) {
+                hooks.note_again(&markers(piece, Domain(5), 9), end);
+                // It is read, and sent.
+                end += 2 * piece.len() as u64;
+            }
+            let (ranges, covered) = look(&hooks, end, 0..0);
+            assert!(ranges <= 10 && covered > 1_000_000, "{ranges} {covered}");
+            // Where it was first cannot be read any more.
+            let (ranges, covered) = look(&hooks, end, 0..2 << 20);
+            assert!(ranges > 50 && covered > 500_000, "{ranges} {covered}");
+            // It is in memory.
+            let (_, covered) = look(&hooks, 2 << 20, 0..0);
+            assert!(covered < 200_000, "{covered}");
+        }
+        // Half of the log later, the newest place is left.
+        hooks.note(&markers(&old, Domain(5), 9), 40 << 20);
+        let found = look(&hooks, 60 << 20, 0..30 << 20);
+        assert!(found.1 > 1_000_000, "{found:?}");
     }
 
     #[test]
