@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::domains::Owner;
 use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
 use crate::meter::FlowMeter;
+use crate::recall::LOOK;
 use crate::recall::examined::Examined;
 use oncewire_codec::{DEFAULT_BLOCK, Stream};
 use std::collections::VecDeque;
@@ -103,10 +104,8 @@ pub(crate) struct Flow {
     /// CUT is sent in the place of FIN.
     pub(crate) cut: bool,
     pub(crate) send: SendQueue,
-    /// What at its front was looked up in what lies on disk, and stretches of the disk that it
-    /// waits for.
+    /// What at its front was looked up in what lies on disk.
     pub(crate) examined: Examined,
-    pub(crate) recalls: usize,
     /// Bytes encoded so far, and the credit: how many may be in total.
     pub(crate) sent: u64,
     pub(crate) credit: u64,
@@ -160,7 +159,6 @@ impl Flow {
             cut: false,
             send: SendQueue::default(),
             examined: Examined::default(),
-            recalls: 0,
             sent: 0,
             credit,
             is_large: false,
@@ -175,11 +173,17 @@ impl Flow {
     /// Bytes that could be encoded now: queued, within the credit, and not reset.
     pub(crate) fn sendable(&self) -> usize {
         let credit = usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX);
-        if self.pending.reset.is_some() || self.recalls > 0 {
+        if self.pending.reset.is_some() || self.examined.waits() {
             0
         } else {
             self.send.len().min(credit)
         }
+    }
+
+    /// Whether there is content to look up ahead: it takes as long for a little as for all of it.
+    pub(crate) fn may_look_ahead(&self) -> bool {
+        let behind = self.send.len().saturating_sub(self.examined.len());
+        self.examined.goes_on() && behind >= LOOK && self.pending.reset.is_none()
     }
 
     /// Whether both halves are closed and everything was read and sent.
@@ -244,16 +248,21 @@ impl SendQueue {
 
     /// Appends the first `len` bytes, or all if there are less, to `out`.
     pub(crate) fn copy_front(&self, len: usize, out: &mut Vec<u8>) {
-        let mut left = len.min(self.len);
-        let mut start = self.start;
+        self.copy(0, len, out);
+    }
+
+    /// As [`SendQueue::copy_front`], from the byte at `from` on.
+    pub(crate) fn copy(&self, from: usize, len: usize, out: &mut Vec<u8>) {
+        let mut left = len.min(self.len.saturating_sub(from));
+        let mut start = self.start + from;
         for piece in &self.pieces {
-            let bytes = &piece[start..];
-            let bytes = &bytes[..left.min(bytes.len())];
-            out.extend_from_slice(bytes);
-            (start, left) = (0, left - bytes.len());
             if left == 0 {
                 return;
             }
+            let bytes = piece.get(start..).unwrap_or_default();
+            let bytes = &bytes[..left.min(bytes.len())];
+            out.extend_from_slice(bytes);
+            (start, left) = (start.saturating_sub(piece.len()), left - bytes.len());
         }
     }
 
@@ -394,6 +403,11 @@ mod tests {
             } else {
                 queue.push(&bytes, len as u64);
             }
+            let (from, mut part) = (step * 17 % 90_000, Vec::new());
+            queue.copy(from, 1000, &mut part);
+            assert_eq!(part.len(), queue.len().saturating_sub(from).min(1000));
+            let expected = (0..part.len()).map(|at| ((popped as usize + from + at) % 251) as u8);
+            assert!(part.iter().copied().eq(expected));
             let mut front = Vec::new();
             let release = match queue.large_front() {
                 Some(_) if step % 7 < 4 => {

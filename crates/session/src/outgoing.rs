@@ -14,7 +14,7 @@ use crate::epoch::{Epoch, Keep};
 use crate::flow::SendQueue;
 use crate::message::Message;
 use crate::recall::Recall;
-use crate::store::{LogHeader, Places, Queue, RestoredSending, StoreKey};
+use crate::store::{LogHeader, Places, Queue, Repeat, RestoredSending, StoreKey};
 use log::{BlockId, Known, SentBlock, SentLog};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::{
@@ -404,7 +404,8 @@ impl Outgoing {
         log.known = known;
         let block = BlockId { log: id, number };
         if is_current {
-            self.note_block(domain, &content[..block_len], markers);
+            let again = Repeat::is_most(&repeats, block_len);
+            self.note_block(domain, &content[..block_len], markers, again);
         }
         self.keep_spare(content);
         if is_current {
@@ -449,7 +450,7 @@ impl Outgoing {
         let repeats = if self.store.has_store() { log.repeats(stored.offset) } else { Vec::new() };
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
-        self.note_block(domain, block, None);
+        self.note_block(domain, block, None, Repeat::is_most(&repeats, block.len()));
         self.store.push(stored, repeats);
         self.copy_to_store();
         Ok(id)

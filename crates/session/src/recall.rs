@@ -19,7 +19,7 @@ use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
 use crate::store::{Side, UNREPEATED};
 use choice::{Choice, Way};
-use examined::{Examined, Markers};
+use examined::{Examined, Markers, Part};
 use latency::Latency;
 use oncewire_codec::hooks::{Hooks, markers};
 use oncewire_codec::{DEFAULT_BLOCK, Domain, Geometry};
@@ -46,8 +46,13 @@ const PEER_PATIENCE: Duration = Duration::from_millis(600);
 const MOST_REFUSED: usize = 1024;
 /// Stretches of content of one domain that are remembered.
 const MOST_RUNS: usize = 1 << 16;
-/// Content that the ring overwrites while a flow waits for its disk is found anew.
-const MARGIN: u64 = 4 * DEFAULT_BLOCK as u64;
+/// Bytes of a flow that are looked up at once.
+pub(crate) const LOOK: usize = 2 * DEFAULT_BLOCK;
+/// Content that is looked up enters the log so many times before the next is: it is read, and then
+/// sent. What the ring overwrites meanwhile is found anew.
+const ENTERS: u64 = 2;
+/// A log with less memory has no room for what is read ahead, in bytes.
+const LEAST_AHEAD: u64 = 32 * DEFAULT_BLOCK as u64;
 
 /// A stretch that this end reads, for a flow.
 #[derive(Clone, Debug)]
@@ -57,6 +62,20 @@ pub(crate) struct Stretch {
     pub(crate) log: u64,
     pub(crate) domain: Domain,
     pub(crate) range: Range<u64>,
+    /// Number of the look that found it.
+    pub(crate) look: u64,
+}
+
+/// What is around content that is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// Bytes of the flow before it that were looked up and are not sent. If there are any, it is
+    /// looked up ahead.
+    pub(crate) before: u64,
+    /// Bytes of other flows that would be sent in turn with it.
+    pub(crate) others: u64,
+    /// The flow has more behind it.
+    pub(crate) has_more: bool,
 }
 
 /// A stretch that both ends read.
@@ -64,8 +83,8 @@ pub(crate) struct Stretch {
 struct Fetch {
     stretch: Stretch,
     since: Instant,
-    /// Number of the look that found it.
-    look: u64,
+    /// It was looked up ahead, so it takes its time beside another look.
+    is_ahead: bool,
     /// The flow waits for it, until then at most.
     waits: bool,
     until: Option<Instant>,
@@ -88,10 +107,10 @@ pub(crate) enum Came {
     Waits,
     /// Both ends have it: this lane has something to send.
     Ready(usize),
-    /// It is not recalled. This flow waited for it.
-    Lost(Option<FlowId>),
-    /// This flow has waited for it long enough, and sends it.
-    Late(FlowId),
+    /// It is not recalled. This look of a flow waited for it.
+    Lost(Option<(FlowId, u64)>),
+    /// This look of a flow has waited for it long enough, and the flow sends it.
+    Late(FlowId, u64),
 }
 
 /// What was found on disk.
@@ -99,8 +118,6 @@ pub(crate) enum Came {
 pub(crate) struct Looked {
     /// What to read, and whether the peer is to say at once when it has that.
     pub(crate) found: Vec<(FetchId, bool, Range<u64>)>,
-    /// The flow waits for these.
-    pub(crate) waits: bool,
     /// Stretches that are sent, because that is faster.
     pub(crate) sent: usize,
 }
@@ -236,8 +253,9 @@ impl Recall {
         }
     }
 
-    /// Content of a domain was appended to the log at `offset`. Its `markers` are those of another log
-    /// perhaps.
+    /// Content of a domain was appended to the log at `offset`. Its markers, if they are known, are those
+    /// of another log perhaps. All of it `repeats` what the log has, or not.
+    #[expect(clippy::too_many_arguments, reason = "each caller has all of them by name")]
     pub(crate) fn note(
         &mut self,
         log: u64,
@@ -246,6 +264,7 @@ impl Recall {
         offset: u64,
         content: &[u8],
         known: Option<Markers>,
+        repeats: bool,
     ) {
         if self.runs.back().is_none_or(|(_, last)| *last != domain) {
             self.runs.push_back((offset, domain));
@@ -257,7 +276,10 @@ impl Recall {
         if domain.0 < UNREPEATED {
             let known = known.filter(|known| known.of == (log, domain));
             let found = known.map_or_else(|| markers(content, domain, key), |known| known.found);
-            self.hooks.note(&found, offset);
+            match repeats {
+                true => self.hooks.note_again(&found, offset),
+                false => self.hooks.note(&found, offset),
+            }
         }
     }
 
@@ -275,8 +297,7 @@ impl Recall {
     }
 
     /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, and
-    /// has this geometry. So many bytes of `others` would be sent in turn with this content, and
-    /// perhaps the flow has more behind it.
+    /// has this geometry.
     #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
     pub(crate) fn look(
         &mut self,
@@ -284,33 +305,43 @@ impl Recall {
         key: u64,
         geometry: Geometry,
         content: &[u8],
-        (others, has_more): (u64, bool),
+        around: Around,
         examined: &mut Examined,
         now: Instant,
     ) -> Looked {
-        examined.len = content.len();
-        if let Some((since, len, others)) = examined.read.take() {
+        let Around { before, others, has_more } = around;
+        let Examined { front, behind, next, read } = examined;
+        let part = if before > 0 { behind } else { front };
+        *part = Part { len: content.len(), ..Part::default() };
+        if let Some((since, len, others)) = read.take() {
             self.choice.went_on(len, others, now.saturating_duration_since(since));
         }
+        let is_ahead = before > 0;
         // What is not there any more when the next blocks were encoded is not in memory.
-        let memory = geometry.floor(self.end + MARGIN, 0).max(self.begin);
+        let margin = ENTERS * (before + LOOK as u64);
+        let memory = geometry.floor(self.end + margin, 0).max(self.begin);
         let stored = self.end.saturating_sub(self.stored.min(self.peer))..memory;
         if stored.is_empty() || self.peer == 0 || at.domain.0 >= UNREPEATED {
-            examined.next = None;
+            *next = None;
             return Looked::default();
         }
-        examined.markers = markers(content, at.domain, key);
-        examined.of = Some((at.log, at.domain));
-        let (hooks, next) = (&examined.markers, &mut examined.next);
+        part.markers = markers(content, at.domain, key);
+        part.of = Some((at.log, at.domain));
         let mut ranges = Vec::new();
         let most = MOST.saturating_sub(self.fetches.len() + self.ready.len());
-        for range in self.hooks.look(hooks, content.len(), &stored, next, MOST_OF_ONE) {
+        let refused = |range: &Range<u64>| {
+            self.refused.iter().any(|bad| bad.start < range.end && range.start < bad.end)
+        };
+        let is_readable = |place: u64| !refused(&(place..place + 1));
+        let (len, most_found) = (content.len(), MOST_OF_ONE);
+        let hooks = &self.hooks;
+        for range in hooks.look_at(&part.markers, len, &stored, next, most_found, is_readable) {
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && ranges.len() < most {
                 let generation = geometry.generation_start(start) + geometry.capacity();
                 let range = start..end.min(start + DEFAULT_BLOCK as u64).min(generation);
                 start = range.end;
-                if self.refused.iter().any(|bad| bad.start < range.end && range.start < bad.end) {
+                if refused(&range) {
                     continue;
                 }
                 ranges.push(range);
@@ -319,19 +350,21 @@ impl Recall {
         if ranges.is_empty() {
             return Looked::default();
         }
-        let len = ranges.iter().map(|range| range.end - range.start).sum();
-        let (waits, until) =
-            match self.choice.choose(u64::min(len, content.len() as u64), others, now) {
-                Way::Recall(until) => (true, until),
-                Way::Try => (false, None),
-                Way::Send => return Looked { sent: ranges.len(), ..Looked::default() },
-            };
+        let len = content.len() as u64;
+        let found: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let (waits, until) = match self.choice.choose(found.min(len), before + others, now) {
+            Way::Recall(until) => (true, until),
+            Way::Try => (false, None),
+            Way::Send => return Looked { sent: ranges.len(), ..Looked::default() },
+        };
         let sent = if waits { 0 } else { ranges.len() };
         if waits && has_more {
-            examined.read = Some((now, content.len() as u64, others));
+            *read = Some((now, len, others));
         }
-        let found = self.begin(at, ranges, waits, until, now);
-        Looked { found, waits, sent }
+        self.looks += 1;
+        (part.look, part.waits) = (self.looks, ranges.len() - sent);
+        let found = self.begin(at, ranges, is_ahead, waits, until, now);
+        Looked { found, sent }
     }
 
     /// These ranges are read, because a look has found them.
@@ -339,18 +372,18 @@ impl Recall {
         &mut self,
         at: &Stretch,
         ranges: Vec<Range<u64>>,
+        is_ahead: bool,
         waits: bool,
         until: Option<Instant>,
         now: Instant,
     ) -> Vec<(FetchId, bool, Range<u64>)> {
-        self.looks += 1;
         let mut found = Vec::new();
         for range in ranges {
             self.next += 1;
             let fetch = Fetch {
-                stretch: Stretch { range: range.clone(), ..at.clone() },
+                stretch: Stretch { range: range.clone(), look: self.looks, ..at.clone() },
                 since: now,
-                look: self.looks,
+                is_ahead,
                 waits,
                 until,
                 is_try: !waits,
@@ -410,7 +443,9 @@ impl Recall {
 
     /// How long it took to have a stretch tells how long a look takes, if it was the last one.
     fn measure(&mut self, fetch: &Fetch, took: Duration) {
-        if self.fetches.values().all(|other| other.look != fetch.look) {
+        if self.fetches.values().all(|other| other.stretch.look != fetch.stretch.look) {
+            // Two looks took so long.
+            let took = if fetch.is_ahead { took / 2 } else { took };
             self.choice.took(took, fetch.is_try);
         }
     }
@@ -436,7 +471,7 @@ impl Recall {
         if is_bad {
             self.refuse(stretch.range);
         }
-        Came::Lost(waits.then_some(stretch.flow))
+        Came::Lost(waits.then_some((stretch.flow, stretch.look)))
     }
 
     /// A stretch cannot be read; or not in time, if it was waited for so long. A slow disk may be
@@ -460,6 +495,11 @@ impl Recall {
             Some(due) if due < patience => (due, true),
             _ => (patience, false),
         }
+    }
+
+    /// Whether a log of this size has room for what is read ahead.
+    pub(crate) fn reads_ahead(&self, capacity: u64) -> bool {
+        self.peer > 0 && capacity >= LEAST_AHEAD
     }
 
     /// Until when a request is waited for.
@@ -487,11 +527,12 @@ impl Recall {
                 };
                 let late = self.fetches.values_mut().find(is_late)?;
                 late.waits = false;
-                let (flow, look) = (late.stretch.flow, late.look);
-                if !self.fetches.values().any(|other| other.look == look && other.waits) {
+                let Stretch { flow, look, .. } = late.stretch;
+                let waits = |other: &Fetch| other.stretch.look == look && other.waits;
+                if !self.fetches.values().any(waits) {
                     self.choice.is_late();
                 }
-                Some(Came::Late(flow))
+                Some(Came::Late(flow, look))
             }
         }
     }

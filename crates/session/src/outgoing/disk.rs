@@ -3,7 +3,7 @@
 use super::*;
 use crate::flow::FlowId;
 use crate::recall::examined::{Examined, Markers};
-use crate::recall::{Looked, StoreFor, Stretch};
+use crate::recall::{Around, Looked, StoreFor, Stretch};
 use crate::store::{Repeat, Run, domain_of_owner};
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ impl Outgoing {
                     let end = owners.get(nth + 1).map_or(next, |(start, _)| *start);
                     if let Some(content) = encoder.content(start..end) {
                         begin = begin.min(start);
-                        recall.note(epoch.log, domain, *key, start, content, None);
+                        recall.note(epoch.log, domain, *key, start, content, None, false);
                     }
                 }
                 at = next;
@@ -52,6 +52,12 @@ impl Outgoing {
     /// Whether anything can be read from disk.
     pub(crate) fn recalls(&self) -> bool {
         self.recall.as_ref().is_some_and(|recall| recall.peer > 0)
+    }
+
+    /// Whether content is looked up before what precedes it is sent.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        let capacity = self.capacity();
+        self.recall.as_ref().is_some_and(|recall| recall.reads_ahead(capacity))
     }
 
     /// The log's id, and content of it that an earlier process stored and that no hook leads to.
@@ -82,10 +88,16 @@ impl Outgoing {
     }
 
     /// The newest block of the log is this.
-    pub(super) fn note_block(&mut self, domain: Domain, content: &[u8], known: Option<Markers>) {
+    pub(super) fn note_block(
+        &mut self,
+        domain: Domain,
+        content: &[u8],
+        known: Option<Markers>,
+        repeats: bool,
+    ) {
         if let (Some(recall), Some(log)) = (&mut self.recall, &self.log) {
             let offset = log.known.end - content.len() as u64;
-            recall.note(log.epoch.log, domain, log.key, offset, content, known);
+            recall.note(log.epoch.log, domain, log.key, offset, content, known, repeats);
         }
     }
 
@@ -97,15 +109,15 @@ impl Outgoing {
         flow: FlowId,
         domain: Domain,
         content: &[u8],
-        around: (u64, bool),
+        around: Around,
         examined: &mut Examined,
         now: Instant,
     ) -> Looked {
         let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else {
-            examined.len = content.len();
+            examined.pass(around.before, content.len());
             return Looked::default();
         };
-        let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0 };
+        let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0, look: 0 };
         recall.look(&at, log.key, self.geometry, content, around, examined, now)
     }
 
@@ -126,7 +138,7 @@ impl Outgoing {
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
         Message::Recall { from: stretch.range.start, place, len: len.into() }.write(out);
-        self.note_block(stretch.domain, content, None);
+        self.note_block(stretch.domain, content, None, true);
         if let Some(recall) = &mut self.recall {
             recall.sent(id, stretch.range.clone());
         }

@@ -8,7 +8,6 @@
 //! better way, whichever that is (as for renting skis, Karlin et al., 1988).
 
 use super::link::{Link, Sent};
-use oncewire_codec::DEFAULT_BLOCK;
 use std::time::{Duration, Instant};
 
 /// What reading content back from disk is for.
@@ -22,7 +21,7 @@ pub enum StoreFor {
 }
 
 /// Content of a look, in bytes.
-const LOOK: u64 = 2 * DEFAULT_BLOCK as u64;
+const LOOK: u64 = super::LOOK as u64;
 /// Once content is sent, the disk has to be so much faster than the link: it may be slower once
 /// more is read.
 const CLEARLY: f64 = 0.7;
@@ -236,6 +235,7 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oncewire_codec::DEFAULT_BLOCK;
 
     const MS: Duration = Duration::from_millis(1);
     const BLOCK: u64 = DEFAULT_BLOCK as u64;

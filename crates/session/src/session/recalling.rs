@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::recall::{
-    Answer as Read, Came, FetchId, LANE_PATIENCE, Looked, NO_FLOW, Restoring, Sent, is_told,
+    Answer as Read, Around, Came, FetchId, LANE_PATIENCE, LOOK, Looked, NO_FLOW, Restoring, Sent,
+    is_told,
 };
 use crate::store::Run;
 use oncewire_codec::Recalled;
@@ -10,8 +11,6 @@ use std::ops::Range;
 
 /// Stretches in a row that a disk may fail to give before it is not asked any more.
 const MOST_LOST: u64 = 8;
-/// Bytes of a flow that are looked up at once.
-const LOOK: usize = 2 * DEFAULT_BLOCK;
 
 /// What became of content that was read.
 pub(super) enum Back {
@@ -91,11 +90,11 @@ impl Session {
             Came::Ready(lane) => self.wake(lane),
             Came::Lost(flow) => {
                 self.counters.lost_recalls += 1;
-                flow.into_iter().for_each(|flow| self.release_flow(flow));
+                flow.into_iter().for_each(|(flow, look)| self.release_flow(flow, look));
             }
-            Came::Late(flow) => {
+            Came::Late(flow, look) => {
                 self.counters.outrun_recalls += 1;
-                self.release_flow(flow);
+                self.release_flow(flow, look);
             }
         }
     }
@@ -141,10 +140,10 @@ impl Session {
         self.came(came.unwrap_or(Came::Waits));
     }
 
-    /// One stretch less that a flow waits for.
-    fn release_flow(&mut self, id: FlowId) {
+    /// One stretch less that a look of a flow waits for.
+    fn release_flow(&mut self, id: FlowId, look: u64) {
         if let Some(flow) = self.flows.get_mut(&id) {
-            flow.recalls = flow.recalls.saturating_sub(1);
+            flow.examined.release(look);
             self.ready(id);
         }
     }
@@ -153,16 +152,15 @@ impl Session {
     pub(super) fn forget_recalls(&mut self) {
         let mut waiting = Vec::new();
         for (id, flow) in &mut self.flows {
-            flow.examined.forget();
-            if std::mem::take(&mut flow.recalls) > 0 {
+            if flow.examined.forget() {
                 waiting.push(*id);
             }
         }
         waiting.into_iter().for_each(|id| self.ready(id));
     }
 
-    /// Looks for what a flow is about to send in what lies only on disk. Returns whether it has to
-    /// wait. Appends PREPARE to `out`.
+    /// Looks for what a flow is about to send in what lies only on disk, unless that was done. Returns
+    /// whether it has to wait. Appends PREPARE to `out`.
     pub(super) fn look_on_disk(
         &mut self,
         lane: usize,
@@ -170,22 +168,38 @@ impl Session {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> bool {
+        if self.flows.get(&id).is_some_and(|flow| flow.examined.len() == 0) {
+            self.look(lane, id, 0, now, out);
+        }
+        if let Some(flow) = self.flows.get(&id)
+            && flow.may_look_ahead()
+            && self.outgoing.reads_ahead()
+        {
+            let before = flow.examined.len();
+            self.look(lane, id, before, now, out);
+        }
+        self.flows.get(&id).is_some_and(|flow| flow.examined.waits())
+    }
+
+    /// Looks for content of a flow that has so many bytes before it in the queue.
+    fn look(&mut self, lane: usize, id: FlowId, before: usize, now: Instant, out: &mut Vec<u8>) {
         let waiting: usize = self.lanes.iter_mut().map(|lane| lane.round().len()).sum();
-        let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.examined.len == 0) else {
-            return false;
-        };
+        let Some(flow) = self.flows.get_mut(&id) else { return };
         let mut content = Vec::new();
         // Also beyond its credit: little at a time takes as long.
-        flow.send.copy_front(LOOK, &mut content);
+        flow.send.copy(before, LOOK, &mut content);
         let (domain, examined) = (flow.stream.domain(), &mut flow.examined);
         // Flows send in turn, as much each.
         let others = self.queued.saturating_sub(flow.send.len());
         let others = others.min(waiting.saturating_sub(1).saturating_mul(content.len()));
-        let around = (others as u64, flow.send.len() > content.len());
+        let around = Around {
+            before: before as u64,
+            others: others as u64,
+            has_more: flow.send.len() > before + content.len(),
+        };
         let outgoing = &mut self.outgoing;
-        let Looked { found, waits, sent } =
+        let Looked { found, sent } =
             outgoing.look_on_disk(lane, id, domain, &content, around, examined, now);
-        flow.recalls = if waits { found.len() } else { 0 };
         self.counters.outrun_recalls += sent as u64;
         for (FetchId(_, id), wants, range) in &found {
             let (id, wants) = (*id, *wants);
@@ -197,7 +211,6 @@ impl Session {
             side: Side::Sending,
             range,
         }));
-        waits
     }
 
     /// A block was written that is the last of the log.
@@ -257,7 +270,7 @@ impl Session {
                 Err(error) => self.end(error.into()),
             }
         }
-        self.release_flow(stretch.flow);
+        self.release_flow(stretch.flow, stretch.look);
         Back::Done
     }
 

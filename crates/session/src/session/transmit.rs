@@ -307,8 +307,12 @@ impl Session {
                 continue;
             };
             let len = flow.sendable();
+            if len == 0 && flow.may_look_ahead() && self.outgoing.reads_ahead() {
+                self.look_on_disk(lane, id, now, out);
+                continue;
+            }
             if len == 0 {
-                if flow.send.len() > 0 && flow.recalls == 0 {
+                if flow.send.len() > 0 && !flow.examined.waits() {
                     self.counters.credit_stalls += 1;
                     if let Some(recall) = &mut self.outgoing.recall {
                         recall.choice.stalled(now);
@@ -332,7 +336,8 @@ impl Session {
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
             // Nothing that was not looked up.
-            let len = if flow.examined.len > 0 { len.min(flow.examined.len) } else { len };
+            let known = flow.examined.len();
+            let len = if known > 0 { len.min(known) } else { len };
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
@@ -418,7 +423,7 @@ impl Session {
     /// The flow joins its lane's round if it has something to send.
     pub(super) fn ready(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(&id)
-            && flow.sendable() > 0
+            && (flow.sendable() > 0 || (flow.examined.waits() && flow.may_look_ahead()))
         {
             let lane = flow.lane;
             self.lanes[lane].round().enter(id, &mut flow.turn);

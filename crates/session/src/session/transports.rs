@@ -206,7 +206,7 @@ impl Session {
                 self.counters.epochs += 1;
                 // What was found in memory is to be looked for on disk.
                 for flow in self.flows.values_mut() {
-                    flow.examined.forget();
+                    flow.examined.look_again();
                 }
                 Some(self.outgoing.epoch().log)
             }

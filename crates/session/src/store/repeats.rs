@@ -38,6 +38,12 @@ impl Repeat {
         matches.iter().filter_map(repeat).collect()
     }
 
+    /// Whether they are nearly all of a block.
+    pub(crate) fn is_most(repeats: &[Repeat], block: usize) -> bool {
+        let all: u64 = repeats.iter().map(|repeat| repeat.len).sum();
+        all >= block as u64 / 16 * 15 && all > 0
+    }
+
     fn end(&self) -> u64 {
         self.offset + self.len
     }

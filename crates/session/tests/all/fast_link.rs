@@ -217,3 +217,20 @@ fn a_disk_that_was_slow_for_a_minute_is_used_again() {
         assert!(world.upload(&content).1 < content.len() / 10);
     }
 }
+
+/// What a flow goes on with is read while it waits for what comes before that.
+#[test]
+fn two_looks_wait_for_a_disk_at_once() {
+    let content = incompressible(5, 8 * MIB);
+    let looks = content.len() as u32 / 131_072;
+    for latency in [[20, 0], [0, 20], [20, 20]] {
+        let mut world = World::new(ALL, StoreFor::Bytes, FAST * 20.0, latency.map(|ms| MS * ms));
+        world.upload(&content);
+        let before = world.outrun().1;
+        let (took, _) = world.upload(&content);
+        let recalled = world.outrun().1 - before;
+        assert!(recalled >= content.len() as u64 * 95 / 100, "{recalled} bytes");
+        let one = MS * 20 * looks;
+        assert!(took <= one * 2 / 3, "{took:?} with {latency:?}, {one:?} for look after look");
+    }
+}
