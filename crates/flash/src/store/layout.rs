@@ -20,7 +20,7 @@ pub const MAX_UNITS: u32 = 256;
 /// Largest capacity of a log, in bytes: 16 TiB.
 pub const MAX_CAPACITY: u64 = 1 << 44;
 /// Largest state of a log's owner, in bytes.
-pub const MAX_STATE: u32 = 1 << 20;
+pub const MAX_STATE: u32 = 1 << 21;
 /// Largest description of a log by its owner, in bytes.
 pub const MAX_ABOUT: usize = 2048;
 

@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 /// Most extents: what there is room for in a state of the store. Beyond that, all is written.
-pub(super) const MOST_EXTENTS: usize = 3072;
+pub(super) const MOST_EXTENTS: usize = 40_000;
 /// Shorter stretches are written, in bytes, unless they go on where the newest extent ends. An extent
 /// takes 24 bytes in each commit as long as its content is kept: in a log of 10 GB, of which at most
-/// 32 MiB are in one commit, 7 KB. And there are not many of them.
+/// 32 MiB are in one commit, 7 KB.
 pub(super) const LEAST: u64 = 32 << 10;
 
 /// A stretch of content that was not written.

@@ -102,7 +102,7 @@ impl PeerLog {
     pub(super) fn open(&mut self, store: &Store) -> Result<(), StoreError> {
         if let Some(name) = self.name {
             let log = store.open_log(name)?;
-            self.record = Record::read(log.owner_state());
+            self.record = Record::read(log.owner_state()).filter(|_| has_room(&log));
             (self.log, self.name) = (Some(log), None);
         }
         Ok(())
@@ -122,8 +122,8 @@ impl PeerLog {
                 self.open(store).ok();
                 let record = Record::new(header);
                 let capacity = header.capacity.max(least);
-                let fits = |log: &DiskLog| log.header().shape.capacity == capacity;
-                if self.log.as_ref().is_some_and(fits) {
+                let fits = |log: &&DiskLog| log.header().shape.capacity == capacity;
+                if self.log.as_ref().filter(fits).is_some_and(has_room) {
                     self.record = Some(record);
                     self.restart(0)?;
                 } else {
@@ -386,6 +386,11 @@ impl PeerLog {
             }
         }
     }
+}
+
+/// Whether a log's file has room for any record: an earlier program made smaller ones.
+fn has_room(log: &DiskLog) -> bool {
+    log.header().shape.state >= layout::MAX_STATE
 }
 
 /// Reads all of a log. Returns where the first loss ends.

@@ -257,6 +257,7 @@ fn trim<T>(list: &mut Vec<T>, most: usize, is_useless: impl Fn(&T) -> bool) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::extents::{LEAST, MOST_EXTENTS};
     use super::*;
 
     const HEADER: LogHeader =
@@ -343,6 +344,10 @@ mod tests {
         for n in 0..100_000u64 {
             record.append(&Piece { padding: n % 2, ..piece(n * 10 + n % 2, 9, n) }, u64::MAX);
         }
+        for n in 0..MOST_EXTENTS as u64 {
+            record.extents.push((2 * n + 1) * LEAST, LEAST, 0);
+        }
+        assert_eq!(record.extents.len(), MOST_EXTENTS, "none is joined");
         assert!(record.write().len() <= MAX_STATE as usize);
         let log = &record.log;
         assert_eq!(log.runs.last().map(|run| run.owner), Some(99_999));

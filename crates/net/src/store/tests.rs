@@ -1,6 +1,7 @@
 use super::*;
 use crate::keys::{AuthorizedPeers, Peer as KnownPeer};
 use crate::{ConnectConfig, Endpoint, ServeConfig, allow::AllowList, connect, serve};
+use oncewire_flash::store::NewLog;
 use oncewire_session::{Epoch, LogHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -92,4 +93,29 @@ fn what_a_session_left_is_written_before_the_next_one_reads() {
     asked.recv().unwrap();
     drop(slow);
     assert_eq!(next.join().unwrap(), 1);
+}
+
+/// An earlier program made a file with less room for the record of a log: another one takes its place.
+#[test]
+fn a_log_without_room_for_its_record_begins_anew() {
+    let disk = tempfile::tempdir().unwrap();
+    let store = ContentStore::open(options(&disk), &SecretKey::generate().unwrap()).unwrap();
+    let files = &store.shared.store;
+    let (peer, epoch) = (Peer([7; 32]), Epoch { log: 1, number: 0 });
+    let header = LogHeader { epoch, capacity: 1 << 20, key: 0 };
+    let side = side_of(Side::Sending);
+    let new = NewLog { peer, side, capacity: 1 << 20, state: 1 << 20, ..NewLog::default() };
+    let small = files.create(&new, &record::Record::new(header).write(), 0).unwrap().name();
+    let mut log = PeerLog::new(peer, Side::Sending, Some(small));
+    log.open(files).unwrap();
+    assert_eq!(log.end(), None, "its record is not used");
+    let mut begin = || {
+        let begun = log.apply(files, 0, Unwritten::Begin(header), Instant::now()).unwrap();
+        assert_eq!((begun, log.end()), (Some(epoch), Some(0)));
+        log.name().unwrap()
+    };
+    let next = begin();
+    assert_ne!(next, small);
+    assert_eq!(begin(), next, "this one has room");
+    assert!(files.open_log(small).is_err(), "the file is gone");
 }
