@@ -358,11 +358,9 @@ impl Hooks {
             let at = u64::from(hook.at);
             let goes_on = stretches.last().and_then(|(_, _, distance)| *distance);
             // Rather where content goes on; if nowhere, where it was first.
-            let offset = match newest {
-                newest if newest >= stored.end || newest.checked_sub(at) == goes_on => newest,
-                _ if stored.contains(&first) && is_readable(first) => first,
-                newest => newest,
-            };
+            let is_newest = newest >= stored.end || newest.checked_sub(at) == goes_on;
+            let is_there = stored.contains(&first) && is_readable(first);
+            let offset = if !is_newest && is_there { first } else { newest };
             let Some(start) = offset.checked_sub(at) else { continue };
             let start = stored.contains(&offset).then_some(start);
             match stretches.last_mut() {

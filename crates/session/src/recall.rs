@@ -333,9 +333,8 @@ impl Recall {
             self.refused.iter().any(|bad| bad.start < range.end && range.start < bad.end)
         };
         let is_readable = |place: u64| !refused(&(place..place + 1));
-        let (len, most_found) = (content.len(), MOST_OF_ONE);
-        let hooks = &self.hooks;
-        for range in hooks.look_at(&part.markers, len, &stored, next, most_found, is_readable) {
+        let (hooks, len, most_ranges) = (&self.hooks, content.len(), MOST_OF_ONE);
+        for range in hooks.look_at(&part.markers, len, &stored, next, most_ranges, is_readable) {
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && ranges.len() < most {
                 let generation = geometry.generation_start(start) + geometry.capacity();
