@@ -3,7 +3,7 @@
 
 use super::Shared;
 use super::peer_log::unix_time;
-use super::turns::{Turns, Work};
+use super::turns::{Pushed, Turns, Work};
 use crate::sync::lock;
 use oncewire_flash::store::layout::UNIT_CONTENT;
 use oncewire_flash::store::{Peer, StoreError};
@@ -44,7 +44,7 @@ impl super::ContentStore {
     /// A driver's session wants to read something. What it does not get in time counts as lost.
     pub(crate) fn fetch(&self, driver: u64, id: FetchId, side: Side, range: Range<u64>) {
         let read = Read { driver, id, side, range, since: Instant::now() };
-        if lock(&self.shared.reads.queue).push(driver, read) {
+        if lock(&self.shared.reads.queue).push(driver, read) == Pushed::Turn {
             self.shared.reads.wake.notify_one();
         }
     }

@@ -22,6 +22,17 @@ pub(super) struct Turns<T> {
     found: VecDeque<u64>,
 }
 
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// A thread has to wake for it.
+    Turn,
+    /// A thread comes to it that has the driver, or is about to wake for it.
+    Behind,
+    /// Too many wait.
+    Full,
+}
+
 /// What a thread does for a driver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Work<T> {
@@ -47,18 +58,19 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// A driver asks for something. Returns `false` if too many wait.
-    pub(super) fn push(&mut self, driver: u64, read: T) -> bool {
+    /// A driver asks for something.
+    pub(super) fn push(&mut self, driver: u64, read: T) -> Pushed {
         if self.count == MOST {
-            return false;
+            return Pushed::Full;
         }
         self.count += 1;
         let waiting = self.reads.entry(driver).or_default();
         waiting.push_back(read);
         if waiting.len() == 1 && !self.busy.contains(&driver) {
             self.turns.push_back(driver);
+            return Pushed::Turn;
         }
-        true
+        Pushed::Behind
     }
 
     /// A driver's session may have content that is not found yet.
@@ -105,14 +117,17 @@ mod tests {
     #[test]
     fn drivers_take_turns_and_have_a_thread_each() {
         let mut turns = Turns::default();
-        assert!((0..64).all(|nth| turns.push(1, nth)));
-        assert!(turns.push(2, 0) && turns.push(2, 1) && turns.push(3, 0));
+        assert_eq!(turns.push(1, 0), Pushed::Turn);
+        assert!((1..64).all(|nth| turns.push(1, nth) == Pushed::Behind));
+        let pushed = [(2, 0), (2, 1), (3, 0)].map(|(driver, nth)| turns.push(driver, nth));
+        assert_eq!(pushed, [Pushed::Turn, Pushed::Behind, Pushed::Turn]);
         turns.find(1);
         turns.find(4);
         // Five threads.
         let begun: Vec<_> = (0..5).map(|_| turns.begin()).collect();
         let expected = [Work::Read(1, 0), Work::Read(2, 0), Work::Read(3, 0), Work::Find(4)];
         assert_eq!(begun, expected.into_iter().map(Some).chain([None]).collect::<Vec<_>>());
+        assert_eq!(turns.push(3, 1), Pushed::Behind, "its thread comes back to it");
         [2, 1, 3, 4].into_iter().for_each(|driver| turns.end(driver));
         let rest: Vec<_> = std::iter::from_fn(|| {
             let work = turns.begin()?;
@@ -120,16 +135,16 @@ mod tests {
             Some(work)
         })
         .collect();
-        assert_eq!(rest[..3], [Work::Read(2, 1), Work::Read(1, 1), Work::Read(1, 2)]);
-        assert_eq!(rest[63..], [Work::Read(1, 63), Work::Find(1)]);
+        assert_eq!(rest[..3], [Work::Read(2, 1), Work::Read(1, 1), Work::Read(3, 1)]);
+        assert_eq!(rest[64..], [Work::Read(1, 63), Work::Find(1)]);
         assert_eq!((turns.count, turns.reads.len(), turns.turns.len()), (0, 0, 0));
     }
 
     #[test]
     fn requests_are_bounded() {
         let mut turns = Turns::default();
-        assert!((0..MOST as u64).all(|nth| turns.push(nth % 7, nth)));
-        assert!(!turns.push(8, 0));
-        assert!(turns.begin().is_some() && turns.push(8, 0));
+        assert!((0..MOST as u64).all(|nth| turns.push(nth % 7, nth) != Pushed::Full));
+        assert_eq!(turns.push(8, 0), Pushed::Full);
+        assert!(turns.begin().is_some() && turns.push(8, 0) == Pushed::Turn);
     }
 }
