@@ -10,8 +10,8 @@ use std::ops::Range;
 pub(super) const MOST_EXTENTS: usize = 40_000;
 /// Shorter stretches are written, in bytes, unless they go on where the newest extent ends. An extent
 /// takes 24 bytes in each commit as long as its content is kept: in a log of 10 GB, of which at most
-/// 32 MiB are in one commit, 7 KB.
-pub(super) const LEAST: u64 = 32 << 10;
+/// 32 MiB are in one commit, 7 KB. Where flows take turns, blocks have this length.
+pub(super) const LEAST: u64 = 16 << 10;
 
 /// A stretch of content that was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

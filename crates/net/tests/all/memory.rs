@@ -435,8 +435,8 @@ async fn what_repeats_is_written_to_disk_once() {
     assert!(recalled > 5_000_000, "{recalled}");
     for end in 0..2 {
         assert!(from_memory[end] < first[end] / 5, "{from_memory:?} of {first:?}");
-        // That would be twice as much as the first time. Short stretches are written.
-        assert!(from_disk[end] < first[end], "{from_disk:?} of {first:?}");
+        // That would be twice as much as the first time.
+        assert!(from_disk[end] < first[end] / 4, "{from_disk:?} of {first:?}");
     }
     pair.stop().await;
 
