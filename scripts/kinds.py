@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures all kinds of content of scripts/fetch-kinds.py, and prints docs/figures/kinds.csv.
 
-Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack] [--entropy STAGES] [KIND...]
+Usage: scripts/kinds.py ONCEWIRE DIR [--runs N] [--pack | --only-pack] [--level N] [--entropy STAGES] [KIND...]
 
 With --pack and without other options, the output is docs/figures/kinds.csv, from
 which scripts/kinds-tables.py writes the tables of the documents.
 
 Each kind is one run of `oncewire bench`, in which all programs take turns.
---pack also measures whole processes, `pack` beside `zstd -T0`, in turns.
+--pack also measures whole processes, `pack` beside `zstd -T0`, in turns;
+--only-pack nothing else. --level is that of `pack`, which has its own otherwise.
 Ratios are to `zstd -1 --long=31`: bytes, encoding speed, decoding speed. The
 last line is the geometric mean without what was compressed before.
 """
@@ -52,7 +53,7 @@ def ratios(one, other):
     return one[0] / other[0], other[1] / one[1], other[2] / one[2]
 
 
-def whole_processes(oncewire, files, runs):
+def whole_processes(oncewire, files, runs, level):
     """Wall time and bytes of `pack` against `zstd -1 -T0 --long=31`, medians of turns; one file, as both take."""
     with tempfile.TemporaryDirectory(dir=os.path.dirname(files[0])) as work:
         whole, ours, theirs = (os.path.join(work, name) for name in ("whole", "whole.ow", "whole.zst"))
@@ -62,7 +63,7 @@ def whole_processes(oncewire, files, runs):
                     out.write(source.read())
         times = ([], [])
         for _ in range(runs + 1):
-            for index, command in enumerate(([oncewire, "pack", whole, "-o", ours],
+            for index, command in enumerate(([oncewire, "pack", *level, whole, "-o", ours],
                                              ["zstd", "-q", "-1", "-T0", "--long=31", whole, "-o", theirs])):
                 for file in (ours, theirs)[index:index + 1]:
                     if os.path.exists(file):
@@ -85,11 +86,16 @@ def main():
     parser.add_argument("kinds", nargs="*", default=[], choices=[*KINDS, []])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--pack", action="store_true")
+    parser.add_argument("--only-pack", action="store_true")
+    parser.add_argument("--level")
     parser.add_argument("--entropy", default="coded-3,coded-1")
     options = parser.parse_args()
-    stages = options.entropy.split(",")
+    level = ["--level", options.level] if options.level else []
+    options.pack |= options.only_pack
+    stages = options.entropy.split(",") if not options.only_pack else []
     levels = [f"level{stage.removeprefix('coded-')}" for stage in stages]
-    heads = [f"{candidate}_{name}" for candidate in [*levels, "zstd3"] for name in NAMES]
+    rivals = [] if options.only_pack else ["zstd3"]
+    heads = [f"{candidate}_{name}" for candidate in [*levels, *rivals] for name in NAMES]
     heads += [f"{level}_to_zstd3_{name}" for level in levels for name in NAMES[:2]]
     heads += ["pack_bytes", "pack_speed"] if options.pack else []
     out = csv.writer(sys.stdout, lineterminator="\n")
@@ -101,13 +107,16 @@ def main():
                 files = source.read().splitlines()
         except OSError as error:
             sys.exit(f"kinds: {error}: scripts/fetch-kinds.py {options.dir} makes it")
-        rows = bench(options.oncewire, files, options.entropy, options.runs)
-        fast, dense = (rows[f"zstd -{level} --long=31, file"] for level in (1, 3))
-        ours = [next(row for name, row in rows.items() if name.startswith("oncewire") and name.endswith(stage))
-                for stage in stages]
-        cells = [ratios(row, fast) for row in ours] + [ratios(dense, fast)] + [ratios(row, dense)[:2] for row in ours]
+        cells = []
+        if not options.only_pack:
+            rows = bench(options.oncewire, files, options.entropy, options.runs)
+            fast, dense = (rows[f"zstd -{rival} --long=31, file"] for rival in (1, 3))
+            ours = [next(row for name, row in rows.items() if name.startswith("oncewire") and name.endswith(stage))
+                    for stage in stages]
+            cells = [ratios(row, fast) for row in ours] + [ratios(dense, fast)]
+            cells += [ratios(row, dense)[:2] for row in ours]
         if options.pack:
-            cells.append(whole_processes(options.oncewire, files, options.runs))
+            cells.append(whole_processes(options.oncewire, files, options.runs, level))
         if kind != "compressed":
             columns.append(cells)
         size = sum(map(os.path.getsize, files)) / 1e6
