@@ -318,23 +318,11 @@ impl Hooks {
 
     /// Ranges of the log that probably hold what content of `len` bytes repeats, whose markers these
     /// are: at most `most`, disjoint in the content, each within `stored`. Hits above `stored` are in
-    /// memory. Nothing is verified.
+    /// memory. Nothing is verified. Not every offset of `stored` may be readable.
     ///
     /// `next` is where content goes on that precedes this one, if it was found; it becomes where this
     /// content goes on.
     pub fn look(
-        &self,
-        markers: &[Hook],
-        len: usize,
-        stored: &Range<u64>,
-        next: &mut Option<u64>,
-        most: usize,
-    ) -> Vec<Range<u64>> {
-        self.look_at(markers, len, stored, next, most, |_| true)
-    }
-
-    /// As [`Hooks::look`], where not every offset of `stored` can be read.
-    pub fn look_at(
         &self,
         markers: &[Hook],
         len: usize,

@@ -334,7 +334,7 @@ impl Recall {
         };
         let is_readable = |place: u64| !refused(&(place..place + 1));
         let (hooks, len, most_ranges) = (&self.hooks, content.len(), MOST_OF_ONE);
-        for range in hooks.look_at(&part.markers, len, &stored, next, most_ranges, is_readable) {
+        for range in hooks.look(&part.markers, len, &stored, next, most_ranges, is_readable) {
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && ranges.len() < most {
                 let generation = geometry.generation_start(start) + geometry.capacity();

@@ -89,7 +89,8 @@ fn hooks_are_few_and_lead_to_what_repeats_however_it_is_divided() {
     for nth in 0..40 {
         let at = 50_000 + nth * 99_991;
         let part = &stored[at..at + 40_000];
-        let found = hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, &mut None, 8);
+        let found =
+            hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, &mut None, 8, |_| true);
         missed += usize::from(found.is_empty());
         for range in &found {
             assert!(range.start >= 1000 + at as u64 && range.end <= 1000 + (at + 40_000) as u64);
@@ -112,7 +113,7 @@ fn a_full_table_finds_most_objects_and_half_of_the_oldest() {
         let is_found = |nth: &u64| {
             let object = content(1000 + nth, 15_000);
             let all = markers(&object, Domain(5), 9);
-            let range = hooks.look(&all, 15_000, &(0..64 << 20), &mut None, 8);
+            let range = hooks.look(&all, 15_000, &(0..64 << 20), &mut None, 8, |_| true);
             range.iter().any(|range| range.contains(&(nth * 15_000 + 7_500)))
         };
         objects.filter(is_found).count() as u64
@@ -132,7 +133,7 @@ fn offsets_of_a_log_that_was_overwritten_many_times_are_found() {
     hooks.note(&markers(&last, Domain(5), 9), at);
     let look = |content: &[u8]| {
         let all = markers(content, Domain(5), 9);
-        hooks.look(&all, content.len(), &(at - (1 << 20)..at + 200_000), &mut None, 8)
+        hooks.look(&all, content.len(), &(at - (1 << 20)..at + 200_000), &mut None, 8, |_| true)
     };
     let found = look(&last);
     assert!(found[0].start < at + 20_000 && found[0].end > at + 64_000, "{found:?}");
@@ -189,8 +190,14 @@ fn short_pieces_without_hooks_go_on_where_the_last_one_was_found() {
             if !goes_on {
                 next = None;
             }
-            let found =
-                hooks.look(&markers(piece, Domain(5), 9), piece.len(), &lies_in, &mut next, 8);
+            let found = hooks.look(
+                &markers(piece, Domain(5), 9),
+                piece.len(),
+                &lies_in,
+                &mut next,
+                8,
+                |_| true,
+            );
             let at = 1000 + nth as u64 * 2048;
             for range in found {
                 assert!(at <= range.start && range.end <= at + 2048, "{range:?} at {at}");
@@ -204,7 +211,9 @@ fn short_pieces_without_hooks_go_on_where_the_last_one_was_found() {
     // Other content ends it after a while.
     let (mut next, other) = (Some(500_000), content(7, 200_000));
     let pieces = other.chunks(100_000).map(|piece| {
-        hooks.look(&markers(piece, Domain(5), 9), piece.len(), &lies_in, &mut next, 8).len()
+        hooks
+            .look(&markers(piece, Domain(5), 9), piece.len(), &lies_in, &mut next, 8, |_| true)
+            .len()
     });
     assert_eq!(pieces.collect::<Vec<_>>(), [1, 0]);
 }
@@ -215,14 +224,23 @@ fn another_domain_or_key_or_place_finds_nothing() {
     let hooks = noted(&stored);
     let all = 1000..1000 + (1 << 20);
     let look = |domain, key, range: &Range<u64>| {
-        hooks.look(&markers(&stored, domain, key), stored.len(), range, &mut None, 1000).len()
+        hooks
+            .look(&markers(&stored, domain, key), stored.len(), range, &mut None, 1000, |_| true)
+            .len()
     };
     assert!(look(Domain(5), 9, &all) > 0);
     assert_eq!(look(Domain(6), 9, &all), 0);
     assert_eq!(look(Domain(5), 8, &all), 0);
     assert_eq!(look(Domain(5), 9, &(0..1000)), 0, "not on disk any more");
     assert_eq!(
-        hooks.look(&markers(&content(3, 1 << 20), Domain(5), 9), 1 << 20, &all, &mut None, 9),
+        hooks.look(
+            &markers(&content(3, 1 << 20), Domain(5), 9),
+            1 << 20,
+            &all,
+            &mut None,
+            9,
+            |_| true
+        ),
         []
     );
 }
@@ -238,7 +256,7 @@ fn what_comes_again_in_pieces_is_found_in_one() {
         for part in old.chunks(131_072) {
             let all = markers(part, Domain(5), 9);
             let is_readable = |place: u64| !bad.contains(&place);
-            found.extend(hooks.look_at(&all, part.len(), &(0..end), &mut next, 32, is_readable));
+            found.extend(hooks.look(&all, part.len(), &(0..end), &mut next, 32, is_readable));
         }
         found.iter().for_each(|range| covered += range.end - range.start);
         (found.len(), covered)
@@ -273,7 +291,7 @@ fn the_newest_copy_is_found_and_what_is_in_memory_is_left_alone() {
     let part = [&old[..100_000], &new[..50_000]].concat();
     let stored = 1000..201_000;
     let look = |hooks: &Hooks| {
-        hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, &mut None, 100)
+        hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, &mut None, 100, |_| true)
     };
     assert!(look(&hooks).iter().all(|range| range.end <= 101_000 + REACH));
     assert!(!look(&hooks).is_empty());
