@@ -302,7 +302,7 @@ fn a_rewind_into_a_repeat_leaves_its_beginning() {
 
 /// Power is cut after writes and syncs, between appends, repeats, rewinds, gaps and commits. What is
 /// there is a commit, whole, and every byte of it is right. `ONCEWIRE_STORE_CUTS=1` cuts it after
-/// each of them, which takes minutes; by default, after one of seven.
+/// each of them, which takes six times as long; by default, after one of seven.
 #[test]
 fn a_crash_leaves_a_commit_with_its_extents() {
     let apart =
