@@ -13,7 +13,7 @@ mod prepared;
 
 pub use choice::StoreFor;
 pub(crate) use link::Sent;
-pub(crate) use prepared::{Answer, Prepared, Preparing, is_told};
+pub(crate) use prepared::{Answer, Prepared, Preparing, Restoring, is_told};
 
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
@@ -578,19 +578,4 @@ impl Recall {
         let ready = ready + read.map(Vec::len).sum::<usize>();
         (self.hooks.memory() + self.runs.len() * size_of::<(u64, Domain)>() + ready) as u64
     }
-}
-
-/// A stretch that the front of a lane waits for at the receiving end.
-#[derive(Debug)]
-pub(crate) struct Restoring {
-    pub(crate) id: u64,
-    /// Number of the lane's transport that asked for it.
-    pub(crate) transport: u64,
-    pub(crate) len: u64,
-    pub(crate) since: Instant,
-    /// What the peer may have to be told once it is there, if it had announced it: the number, whether
-    /// it wants an answer, and since when it is read.
-    pub(crate) announced: Option<(u64, bool, Instant)>,
-    /// `None` until the driver has said something.
-    pub(crate) bytes: Option<Option<Vec<u8>>>,
 }

@@ -135,6 +135,21 @@ impl Preparing {
     }
 }
 
+/// A stretch that the front of a lane waits for at the receiving end.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    pub(crate) id: u64,
+    /// Number of the lane's transport that asked for it.
+    pub(crate) transport: u64,
+    pub(crate) len: u64,
+    pub(crate) since: Instant,
+    /// What the peer may have to be told once it is there, if it had announced it: the number, whether
+    /// it wants an answer, and since when it is read.
+    pub(crate) announced: Option<(u64, bool, Instant)>,
+    /// `None` until the driver has said something.
+    pub(crate) bytes: Option<Option<Vec<u8>>>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
