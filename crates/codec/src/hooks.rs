@@ -322,6 +322,8 @@ impl Hooks {
     ///
     /// `next` is where content goes on that precedes this one, if it was found; it becomes where this
     /// content goes on.
+    ///
+    /// Returns each range with where it begins in the content.
     pub fn look(
         &self,
         markers: &[Hook],
@@ -330,7 +332,7 @@ impl Hooks {
         next: &mut Option<u64>,
         most: usize,
         is_readable: impl Fn(u64) -> bool,
-    ) -> Vec<Range<u64>> {
+    ) -> Vec<(u64, Range<u64>)> {
         // Where hits at the same distance begin and end in the content, and that distance.
         let mut stretches: Vec<(u64, u64, Option<u64>)> = Vec::new();
         // Where pieces are short, some have no hook.
@@ -370,7 +372,7 @@ impl Hooks {
             let end = after.max(last).min(last + REACH).min(len);
             let range = (distance + start).max(stored.start)..(distance + end).min(stored.end);
             if found.len() < most && range.start + WORTH <= range.end {
-                found.push(range);
+                found.push((range.start - distance, range));
             }
         }
         found

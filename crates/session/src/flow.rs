@@ -172,12 +172,16 @@ impl Flow {
 
     /// Bytes that could be encoded now: queued, within the credit, and not reset.
     pub(crate) fn sendable(&self) -> usize {
-        let credit = usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX);
         if self.pending.reset.is_some() || self.examined.waits() {
             0
         } else {
-            self.send.len().min(credit)
+            self.send.len().min(self.credit_left())
         }
+    }
+
+    /// Bytes that the flow may carry besides those encoded so far.
+    pub(crate) fn credit_left(&self) -> usize {
+        usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX)
     }
 
     /// Whether there is content to look up ahead: it takes as long for a little as for all of it.
@@ -264,6 +268,24 @@ impl SendQueue {
             out.extend_from_slice(bytes);
             (start, left) = (start.saturating_sub(piece.len()), left - bytes.len());
         }
+    }
+
+    /// Whether it has `bytes` from the byte at `from` on.
+    pub(crate) fn has(&self, from: u64, bytes: &[u8]) -> bool {
+        let end = from.saturating_add(bytes.len() as u64);
+        if end > self.len as u64 {
+            return false;
+        }
+        let (mut start, mut rest) = (self.start + from as usize, bytes);
+        for piece in &self.pieces {
+            let own = piece.get(start..).unwrap_or_default();
+            let (now, later) = rest.split_at(rest.len().min(own.len()));
+            if own[..now.len()] != *now {
+                return false;
+            }
+            (start, rest) = (start.saturating_sub(piece.len()), later);
+        }
+        rest.is_empty()
     }
 
     /// Removes `len` bytes at the front; returns how many to release to the budget.
@@ -408,6 +430,8 @@ mod tests {
             assert_eq!(part.len(), queue.len().saturating_sub(from).min(1000));
             let expected = (0..part.len()).map(|at| ((popped as usize + from + at) % 251) as u8);
             assert!(part.iter().copied().eq(expected));
+            assert_eq!(queue.has(from as u64, &part), from <= queue.len());
+            assert_eq!(queue.has(from as u64 + 1, &part), part.is_empty() && from < queue.len());
             let mut front = Vec::new();
             let release = match queue.large_front() {
                 Some(_) if step % 7 < 4 => {

@@ -65,9 +65,10 @@ pub(crate) enum Message<'a> {
     /// The largest log that the sender's decoder accepts from now on, in bytes.
     Limit(u64),
     GoAway,
-    /// A block that both ends read from disk: where it lies in the log, where it goes now, and its
-    /// length.
+    /// A block of a flow, or of none, that both ends read from disk: where it lies in the log, where
+    /// it goes now, and its length.
     Recall {
+        flow: FlowId,
         from: u64,
         place: Recalled,
         len: u64,
@@ -200,10 +201,10 @@ impl<'a> Message<'a> {
             kind::LIMIT => Message::Limit(fields.number()?),
             kind::GO_AWAY => Message::GoAway,
             kind::RECALL => {
-                let from = fields.fixed()?;
+                let (flow, from) = (FlowId(fields.number()?), fields.fixed()?);
                 let (offset, padding) = (fields.fixed()?, fields.short()?);
                 let (len, checksum) = (fields.short()?, fields.fixed()?);
-                Message::Recall { from, place: Recalled { offset, padding, checksum }, len }
+                Message::Recall { flow, from, place: Recalled { offset, padding, checksum }, len }
             }
             kind::GONE => Message::Gone(fields.number()?, fields.number()?),
             kind::HELLO => Message::Hello(fields.bytes(MAX_BODY)?),
@@ -268,7 +269,8 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(&from.to_le_bytes());
                 out.extend_from_slice(&(len as u32).to_le_bytes());
             }
-            Message::Recall { from, place: Recalled { offset, padding, checksum }, len } => {
+            Message::Recall { flow, from, place: Recalled { offset, padding, checksum }, len } => {
+                number(out, flow.0);
                 out.extend_from_slice(&from.to_le_bytes());
                 out.extend_from_slice(&offset.to_le_bytes());
                 // Both are at most a block long.
@@ -337,6 +339,7 @@ mod tests {
             Message::GoAway,
             Message::Gone(1 << 40, 1 << 41),
             Message::Recall {
+                flow: FlowId(300),
                 from: 9,
                 place: Recalled { offset: 1 << 40, padding: 3, checksum: u64::MAX },
                 len: 65_536,

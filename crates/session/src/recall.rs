@@ -10,10 +10,12 @@ pub(crate) mod examined;
 mod latency;
 mod link;
 mod prepared;
+mod ready;
 
 pub use choice::StoreFor;
 pub(crate) use link::Sent;
 pub(crate) use prepared::{Answer, Prepared, Preparing, Restoring, is_told};
+pub(crate) use ready::Ready;
 
 use crate::flow::FlowId;
 use crate::outgoing::log::BlockId;
@@ -62,6 +64,8 @@ pub(crate) struct Stretch {
     pub(crate) log: u64,
     pub(crate) domain: Domain,
     pub(crate) range: Range<u64>,
+    /// Where in the flow it is probably sent next.
+    pub(crate) at: u64,
     /// Number of the look that found it.
     pub(crate) look: u64,
 }
@@ -143,7 +147,7 @@ pub(crate) struct Recall {
     looks: u64,
     latency: Latency,
     pub(crate) choice: Choice,
-    pub(crate) ready: VecDeque<(Stretch, Vec<u8>)>,
+    pub(crate) ready: ready::Queue,
     /// Blocks of the log that the peer reads, until they are acknowledged.
     sent: VecDeque<(BlockId, Range<u64>)>,
 }
@@ -164,7 +168,7 @@ impl Recall {
             looks: 0,
             latency: Latency::default(),
             choice: Choice::new(goal),
-            ready: VecDeque::new(),
+            ready: ready::Queue::default(),
             sent: VecDeque::new(),
         }
     }
@@ -296,8 +300,8 @@ impl Recall {
         }
     }
 
-    /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, and
-    /// has this geometry.
+    /// What of the disk to read before `content` of a flow is encoded. The log is that of `at`, as is
+    /// the place in the flow, and has this geometry.
     #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
     pub(crate) fn look(
         &mut self,
@@ -334,7 +338,10 @@ impl Recall {
         };
         let is_readable = |place: u64| !refused(&(place..place + 1));
         let (hooks, len, most_ranges) = (&self.hooks, content.len(), MOST_OF_ONE);
-        for range in hooks.look(&part.markers, len, &stored, next, most_ranges, is_readable) {
+        let found = hooks.look(&part.markers, len, &stored, next, most_ranges, is_readable);
+        for (within, range) in found {
+            // The flow has so many bytes less there than the log.
+            let distance = range.start.wrapping_sub(at.at + within);
             let Range { mut start, end } = self.owned(range, at.domain);
             while start < end && ranges.len() < most {
                 let generation = geometry.generation_start(start) + geometry.capacity();
@@ -343,14 +350,14 @@ impl Recall {
                 if refused(&range) {
                     continue;
                 }
-                ranges.push(range);
+                ranges.push((range.start.wrapping_sub(distance), range));
             }
         }
         if ranges.is_empty() {
             return Looked::default();
         }
         let len = content.len() as u64;
-        let found: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let found: u64 = ranges.iter().map(|(_, range)| range.end - range.start).sum();
         let (waits, until) = match self.choice.choose(found.min(len), before + others, now) {
             Way::Recall(until) => (true, until),
             Way::Try => (false, None),
@@ -366,21 +373,22 @@ impl Recall {
         Looked { found, sent }
     }
 
-    /// These ranges are read, because a look has found them.
+    /// These ranges are read, because a look has found them, for these places in the flow.
     fn begin(
         &mut self,
         at: &Stretch,
-        ranges: Vec<Range<u64>>,
+        ranges: Vec<(u64, Range<u64>)>,
         is_ahead: bool,
         waits: bool,
         until: Option<Instant>,
         now: Instant,
     ) -> Vec<(FetchId, bool, Range<u64>)> {
         let mut found = Vec::new();
-        for range in ranges {
+        for (place, range) in ranges {
             self.next += 1;
+            let (look, at) = (self.looks, Stretch { at: place, ..at.clone() });
             let fetch = Fetch {
-                stretch: Stretch { range: range.clone(), look: self.looks, ..at.clone() },
+                stretch: Stretch { range: range.clone(), look, ..at },
                 since: now,
                 is_ahead,
                 waits,
@@ -456,7 +464,7 @@ impl Recall {
         match fetch {
             Some(Fetch { stretch, bytes: Some(bytes), waits: true, .. }) => {
                 let lane = stretch.lane;
-                self.ready.push_back((stretch, bytes));
+                self.ready.push(stretch, bytes);
                 Came::Ready(lane)
             }
             _ => Came::Waits,
@@ -552,7 +560,10 @@ impl Recall {
         {
             // It may be slower than it was, and is to say so.
             self.latency = Latency::default();
+            // What is left of the same stretch was read with it.
+            let rest = self.ready.take_after(&range);
             self.refuse(range);
+            rest.into_iter().for_each(|rest| self.refuse(rest));
         }
     }
 
@@ -573,9 +584,8 @@ impl Recall {
 
     /// Memory in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len()).sum();
         let read = self.fetches.values().filter_map(|fetch| fetch.bytes.as_ref());
-        let ready = ready + read.map(Vec::len).sum::<usize>();
+        let ready = self.ready.bytes() + read.map(Vec::len).sum::<usize>();
         (self.hooks.memory() + self.runs.len() * size_of::<(u64, Domain)>() + ready) as u64
     }
 }

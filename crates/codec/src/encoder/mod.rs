@@ -250,7 +250,20 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`]; and [`EncodeError::NotHeld`] without a log that keeps everything.
     pub fn recall(&mut self, domain: Domain, content: &[u8]) -> Result<Recalled, EncodeError> {
-        self.finder.recall(domain, content)
+        self.finder.recall(domain, content, None)
+    }
+
+    /// As [`Encoder::recall`], of content that is the next block of a flow, and that the decoder's end
+    /// delivers: it needs no frame either. Its chunks are not shared: see [`Encoder::ahead`].
+    ///
+    /// # Errors
+    /// As [`Encoder::recall`].
+    pub fn recall_stream(
+        &mut self,
+        stream: &mut Stream,
+        content: &[u8],
+    ) -> Result<Recalled, EncodeError> {
+        self.finder.recall(stream.domain(), content, Some(stream))
     }
 
     /// What it finds across domains.

@@ -92,7 +92,8 @@ fn hooks_are_few_and_lead_to_what_repeats_however_it_is_divided() {
         let found =
             hooks.look(&markers(part, Domain(5), 9), part.len(), &lies_in, &mut None, 8, |_| true);
         missed += usize::from(found.is_empty());
-        for range in &found {
+        for (within, range) in &found {
+            assert_eq!(1000 + at as u64 + within, range.start);
             assert!(range.start >= 1000 + at as u64 && range.end <= 1000 + (at + 40_000) as u64);
             covered += range.end - range.start;
         }
@@ -113,8 +114,8 @@ fn a_full_table_finds_most_objects_and_half_of_the_oldest() {
         let is_found = |nth: &u64| {
             let object = content(1000 + nth, 15_000);
             let all = markers(&object, Domain(5), 9);
-            let range = hooks.look(&all, 15_000, &(0..64 << 20), &mut None, 8, |_| true);
-            range.iter().any(|range| range.contains(&(nth * 15_000 + 7_500)))
+            let found = hooks.look(&all, 15_000, &(0..64 << 20), &mut None, 8, |_| true);
+            found.iter().any(|(_, range)| range.contains(&(nth * 15_000 + 7_500)))
         };
         objects.filter(is_found).count() as u64
     };
@@ -136,7 +137,8 @@ fn offsets_of_a_log_that_was_overwritten_many_times_are_found() {
         hooks.look(&all, content.len(), &(at - (1 << 20)..at + 200_000), &mut None, 8, |_| true)
     };
     let found = look(&last);
-    assert!(found[0].start < at + 20_000 && found[0].end > at + 64_000, "{found:?}");
+    let range = &found[0].1;
+    assert!(range.start < at + 20_000 && range.end > at + 64_000, "{found:?}");
     // Older content, in any order, displaces nothing that is newer.
     let (mut there, mut back) = (Hooks::new(1 << 20), Hooks::new(1 << 20));
     let parts: Vec<_> = (0..40).map(|nth| (nth << 16, content(50 + nth, 1 << 16))).collect();
@@ -199,8 +201,9 @@ fn short_pieces_without_hooks_go_on_where_the_last_one_was_found() {
                 |_| true,
             );
             let at = 1000 + nth as u64 * 2048;
-            for range in found {
-                assert!(at <= range.start && range.end <= at + 2048, "{range:?} at {at}");
+            for (within, range) in found {
+                assert_eq!(at + within, range.start);
+                assert!(range.end <= at + 2048, "{range:?} at {at}");
                 covered += range.end - range.start;
             }
         }
@@ -258,7 +261,7 @@ fn what_comes_again_in_pieces_is_found_in_one() {
             let is_readable = |place: u64| !bad.contains(&place);
             found.extend(hooks.look(&all, part.len(), &(0..end), &mut next, 32, is_readable));
         }
-        found.iter().for_each(|range| covered += range.end - range.start);
+        found.iter().for_each(|(_, range)| covered += range.end - range.start);
         (found.len(), covered)
     };
     assert_eq!(look(&hooks, 2 << 20, 0..0).0, 8, "one for each look");
@@ -293,9 +296,9 @@ fn the_newest_copy_is_found_and_what_is_in_memory_is_left_alone() {
     let look = |hooks: &Hooks| {
         hooks.look(&markers(&part, Domain(5), 9), part.len(), &stored, &mut None, 100, |_| true)
     };
-    assert!(look(&hooks).iter().all(|range| range.end <= 101_000 + REACH));
+    assert!(look(&hooks).iter().all(|(_, range)| range.end <= 101_000 + REACH));
     assert!(!look(&hooks).is_empty());
     hooks.note(&markers(&old, Domain(5), 9), 500_000);
-    let left: u64 = look(&hooks).iter().map(|range| range.end - range.start).sum();
+    let left: u64 = look(&hooks).iter().map(|(_, range)| range.end - range.start).sum();
     assert!(left < 70_000, "{left}");
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::flow::FlowId;
 use crate::recall::examined::{Examined, Markers};
-use crate::recall::{Around, Looked, StoreFor, Stretch};
+use crate::recall::{Around, Looked, NO_FLOW, StoreFor, Stretch};
 use crate::store::{Repeat, Run, domain_of_owner};
 use std::time::Instant;
 
@@ -101,12 +101,13 @@ impl Outgoing {
         }
     }
 
-    /// What of the disk to read before content of a flow is encoded: see [`Recall::look`].
+    /// What of the disk to read before content of a flow is encoded, which begins there in it: see
+    /// [`Recall::look`].
     #[expect(clippy::too_many_arguments, reason = "one caller, which has each of them by name")]
     pub(crate) fn look_on_disk(
         &mut self,
         lane: usize,
-        flow: FlowId,
+        flow: (FlowId, u64),
         domain: Domain,
         content: &[u8],
         around: Around,
@@ -117,28 +118,44 @@ impl Outgoing {
             examined.pass(around.before, content.len());
             return Looked::default();
         };
-        let at = Stretch { flow, lane, log: log.epoch.log, domain, range: 0..0, look: 0 };
+        let ((flow, at), log_id) = (flow, log.epoch.log);
+        let at = Stretch { flow, lane, log: log_id, domain, range: 0..0, at, look: 0 };
         recall.look(&at, log.key, self.geometry, content, around, examined, now)
     }
 
-    /// Appends content to the log that was read from disk, and RECALL to `out`.
+    /// Whether content of a flow may be recalled as its next block: not where domains share chunks,
+    /// which a block that is recalled does not tell of.
+    pub(crate) fn recalls_for(&self, stream: &Stream) -> bool {
+        let encoder = self.log.as_ref().and_then(|log| log.encoder.as_ref());
+        encoder.is_some_and(|encoder| encoder.ahead(stream) == 0)
+    }
+
+    /// Appends content to the log that was read from disk, and RECALL to `out`: with the block's flow,
+    /// and its markers, if it is one.
     pub(crate) fn recall(
         &mut self,
         stretch: &Stretch,
         content: &[u8],
+        block: Option<(&mut Stream, Option<Markers>)>,
         out: &mut Vec<u8>,
     ) -> Result<BlockId, EncoderFailed> {
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
         let encoder = log.encoder.as_mut().ok_or_else(|| EncoderFailed::new("it is lent"))?;
-        let place = encoder.recall(stretch.domain, content).map_err(EncoderFailed::new)?;
+        let (flow, place, markers) = match block {
+            Some((stream, markers)) => {
+                (stretch.flow, encoder.recall_stream(stream, content), markers)
+            }
+            None => (NO_FLOW, encoder.recall(stretch.domain, content), None),
+        };
+        let place = place.map_err(EncoderFailed::new)?;
         let (known, len) = (Known::of(encoder), content.len() as u32);
         let (number, stored) = log.push(place.checksum, known.end, len, stretch.domain);
         let source = stretch.range.start;
         let repeats = vec![Repeat { offset: stored.offset, source, len: len.into() }];
         log.known = known;
         let id = BlockId { log: log.epoch.log, number };
-        Message::Recall { from: stretch.range.start, place, len: len.into() }.write(out);
-        self.note_block(stretch.domain, content, None, true);
+        Message::Recall { flow, from: source, place, len: len.into() }.write(out);
+        self.note_block(stretch.domain, content, markers, true);
         if let Some(recall) = &mut self.recall {
             recall.sent(id, stretch.range.clone());
         }

@@ -100,11 +100,28 @@ impl Preparing {
         Some(Answer { id, lane, took: None })
     }
 
-    /// The peer recalls a stretch.
+    /// The peer recalls a stretch, or a part of one that was read. What lies before that part is not
+    /// recalled any more.
     pub(crate) fn take(&mut self, from: u64, len: u64) -> Option<Prepared> {
-        let at = self.waiting.iter().position(|one| (one.from, one.len) == (from, len))?;
-        self.spared = self.spared.saturating_sub(len);
-        self.waiting.remove(at)
+        let end = from.checked_add(len)?;
+        let at = self.waiting.iter().position(|one| {
+            let has_it = one.from <= from && end <= one.from + one.len && one.bytes.is_some();
+            (one.from, one.len) == (from, len) || has_it
+        })?;
+        let whole = &mut self.waiting[at];
+        let (before, rest) = (from - whole.from, whole.from + whole.len - end);
+        let Some(bytes) = whole.bytes.as_mut().filter(|_| rest > 0) else {
+            self.spared = self.spared.saturating_sub(before + len);
+            let mut one = self.waiting.remove(at)?;
+            one.bytes.iter_mut().for_each(|bytes| drop(bytes.drain(..before as usize)));
+            return Some(one);
+        };
+        let part = bytes[before as usize..][..len as usize].to_vec();
+        bytes.drain(..(before + len) as usize);
+        (whole.from, whole.len) = (end, rest);
+        self.spared = self.spared.saturating_sub(before + len);
+        let Prepared { id, wants, lane, fetch, since, .. } = *whole;
+        Some(Prepared { id, wants, lane, fetch, from, len, since, bytes: Some(part) })
     }
 
     /// Until when a disk is waited for.
@@ -226,6 +243,14 @@ mod tests {
             assert_eq!(answer.map(|answer| answer.took), Some(None));
         }
         assert!(preparing.take(60, 4).is_none() && preparing.take(80, 4).is_some());
+        // In parts, of which the second leaves some out.
+        let whole = Some(vec![1, 2, 3, 4]);
+        assert!(preparing.take(90, 2).is_none(), "it is being read");
+        preparing.supply(1009, whole, now);
+        assert!(preparing.take(89, 2).is_none() && preparing.take(92, 3).is_none());
+        let mut part = |from, len| preparing.take(from, len).and_then(|part| part.bytes);
+        assert_eq!((part(90, 1), part(92, 1)), (Some(vec![1]), Some(vec![3])));
+        assert_eq!((part(91, 1), part(93, 1), part(93, 1)), (None, Some(vec![4]), None));
         let due = preparing.deadline().expect("some are read");
         assert_eq!(preparing.overdue(now), None);
         let answer = preparing.overdue(due).expect("the oldest");

@@ -236,6 +236,9 @@ impl Session {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.queued -= flow.send.len();
             self.config.sending.release(flow.send.clear());
+            if let Some(recall) = &mut self.outgoing.recall {
+                recall.ready.pass(id, u64::MAX);
+            }
             let early = flow.receive.window.min(EARLY_CREDIT);
             self.config.early.release(early);
             self.config.delivery.release(flow.receive.window - early);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::recall::{
-    Answer as Read, Around, Came, FetchId, LANE_PATIENCE, LOOK, Looked, NO_FLOW, Restoring, Sent,
-    is_told,
+    Answer as Read, Around, Came, FetchId, LANE_PATIENCE, LOOK, Looked, NO_FLOW, Ready, Restoring,
+    Sent, is_told,
 };
 use crate::store::Run;
 use oncewire_codec::Recalled;
@@ -11,6 +11,19 @@ use std::ops::Range;
 
 /// Stretches in a row that a disk may fail to give before it is not asked any more.
 const MOST_LOST: u64 = 8;
+
+/// Bytes of RECALL, with a flow's number of one byte.
+const RECALL_BYTES: u64 = 34;
+
+/// What a stretch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serves {
+    /// Its flow sends it as it is.
+    Flow,
+    /// What its flow sends refers to it.
+    Log,
+    Nothing,
+}
 
 /// What became of content that was read.
 pub(super) enum Back {
@@ -189,6 +202,7 @@ impl Session {
         // Also beyond its credit: little at a time takes as long.
         flow.send.copy(before, LOOK, &mut content);
         let (domain, examined) = (flow.stream.domain(), &mut flow.examined);
+        let place = (id, flow.sent + before as u64);
         // Flows send in turn, as much each.
         let others = self.queued.saturating_sub(flow.send.len());
         let others = others.min(waiting.saturating_sub(1).saturating_mul(content.len()));
@@ -199,7 +213,7 @@ impl Session {
         };
         let outgoing = &mut self.outgoing;
         let Looked { found, sent } =
-            outgoing.look_on_disk(lane, id, domain, &content, around, examined, now);
+            outgoing.look_on_disk(lane, place, domain, &content, around, examined, now);
         self.counters.outrun_recalls += sent as u64;
         for (FetchId(_, id), wants, range) in &found {
             let (id, wants) = (*id, *wants);
@@ -239,45 +253,135 @@ impl Session {
         }
     }
 
-    /// Appends content that was read for a flow of this lane to the log, and says so to the peer.
+    /// Appends content that was read for a flow of this lane to the log, and says so to the peer,
+    /// unless it is what the flow is about to send.
     pub(super) fn recall(&mut self, lane: usize, out: &mut Vec<u8>) -> Back {
-        let Some(recall) = &mut self.outgoing.recall else { return Back::Nothing };
-        let ready = recall.ready.iter().position(|(stretch, _)| stretch.lane == lane);
-        let Some((stretch, len)) = ready.map(|at| {
-            let (stretch, bytes) = &recall.ready[at];
-            (stretch.clone(), bytes.len())
-        }) else {
+        if let Some(recall) = &mut self.outgoing.recall {
+            let is_stalled =
+                |id: FlowId| self.flows.get(&id).is_some_and(|flow| flow.credit_left() == 0);
+            recall.ready.stop_waiting(lane, is_stalled);
+        }
+        let recall = self.outgoing.recall.as_ref();
+        let Some(ready) = recall.and_then(|recall| recall.ready.front(lane)) else {
             return Back::Nothing;
         };
-        let wanted =
-            stretch.log == self.outgoing.epoch().log && self.flows.contains_key(&stretch.flow);
-        if wanted && self.outgoing.room(len) < len {
+        let serves = self.serves(ready);
+        let len = ready.bytes.len();
+        if serves == Serves::Flow {
+            let recall = self.outgoing.recall.as_mut();
+            let waits = recall.and_then(|recall| recall.ready.wait_for_turn(lane));
+            waits.into_iter().for_each(|(flow, look)| self.release_flow(flow, look));
+            return Back::Done;
+        }
+        if serves == Serves::Log && self.outgoing.room(len) < len {
             self.counters.span_stalls += 1;
             return Back::Stalled;
         }
-        let taken = self
-            .outgoing
-            .recall
-            .as_mut()
-            .zip(ready)
-            .and_then(|(recall, at)| recall.ready.remove(at));
-        if let Some((stretch, bytes)) = taken.filter(|_| wanted) {
-            match self.outgoing.recall(&stretch, &bytes, out) {
+        let recall = self.outgoing.recall.as_mut();
+        let Some(ready) = recall.and_then(|recall| recall.ready.pop(lane)) else {
+            return Back::Nothing;
+        };
+        let Ready { stretch, bytes, has_waited, .. } = ready;
+        if serves == Serves::Log {
+            match self.outgoing.recall(&stretch, &bytes, None, out) {
                 Ok(block) => {
-                    self.counters.recalled_bytes += bytes.len() as u64;
+                    self.counters.recalled_bytes += len as u64;
                     self.lanes[lane].wrote_block(NO_FLOW, block);
                 }
                 Err(error) => self.end(error.into()),
             }
         }
-        self.release_flow(stretch.flow, stretch.look);
+        if !has_waited {
+            self.release_flow(stretch.flow, stretch.look);
+        }
         Back::Done
+    }
+
+    /// What a stretch is for that both ends have.
+    fn serves(&self, ready: &Ready) -> Serves {
+        let Ready { stretch, bytes, has_waited, .. } = ready;
+        let flow = self.flows.get(&stretch.flow).filter(|flow| flow.pending.reset.is_none());
+        let Some(flow) = flow.filter(|_| stretch.log == self.outgoing.epoch().log) else {
+            return Serves::Nothing;
+        };
+        // Looks overlap a little, and so may what they find.
+        let passed = flow.sent.saturating_sub(stretch.at).min(bytes.len() as u64);
+        let rest = &bytes[passed as usize..];
+        if rest.is_empty() {
+            return Serves::Nothing;
+        }
+        let before = stretch.at.saturating_sub(flow.sent);
+        let is_next =
+            !has_waited && flow.send.has(before, rest) && self.outgoing.recalls_for(&flow.stream);
+        if is_next { Serves::Flow } else { Serves::Log }
+    }
+
+    /// Bytes at the front of a flow that go before content that both ends have. `None` if there is
+    /// no such content.
+    pub(super) fn before_recall(&mut self, id: FlowId) -> Option<usize> {
+        let (recall, flow) = (self.outgoing.recall.as_mut()?, self.flows.get(&id)?);
+        recall.ready.pass(id, flow.sent);
+        if flow.pending.reset.is_some() {
+            return None;
+        }
+        recall.ready.next_of(id).map(|(at, _)| (at - flow.sent) as usize)
+    }
+
+    /// Sends what both ends have as the next block of a flow, as much as it has credit for. Returns
+    /// whether there is room in the span.
+    pub(super) fn recall_block(
+        &mut self,
+        lane: usize,
+        id: FlowId,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (Some(recall), Some(flow)) = (&self.outgoing.recall, self.flows.get_mut(&id)) else {
+            return true;
+        };
+        let whole = recall.ready.next_of(id).map_or(0, |(_, len)| len);
+        let len = self.outgoing.room(whole.min(flow.credit_left()));
+        if len == 0 {
+            self.counters.span_stalls += 1;
+            return false;
+        }
+        let recall = self.outgoing.recall.as_mut();
+        let Some(ready) = recall.and_then(|recall| recall.ready.take(id, flow.sent, len)) else {
+            return true;
+        };
+        let Ready { stretch, bytes, .. } = ready;
+        if std::mem::take(&mut flow.is_turn) {
+            flow.stream.begin_message();
+        }
+        flow.is_encrypted.get_or_insert_with(|| begins_encrypted(&bytes));
+        let (start, markers) = (out.len(), flow.examined.take(bytes.len()));
+        let block = (&mut flow.stream, markers);
+        match self.outgoing.recall(&stretch, &bytes, Some(block), out) {
+            Ok(block) => {
+                let len = len as u64;
+                let sent = SentBlock {
+                    content: len,
+                    wire: (out.len() - start) as u64,
+                    matched: len,
+                    residue: Residue::New,
+                };
+                flow.meter.iter().for_each(|meter| meter.sent(sent));
+                self.config.sending.release(flow.send.pop(bytes.len()));
+                self.counters.recalled_bytes += len;
+                self.lanes[lane].wrote_block(id, block);
+                self.wrote(&sent, now);
+                self.left(lane, id, bytes.len());
+            }
+            Err(error) => self.end(error.into()),
+        }
+        true
     }
 
     /// The peer has recalled content. Returns whether the message is done with.
     pub(super) fn handle_recall(
         &mut self,
         lane: usize,
+        flow: FlowId,
         from: u64,
         place: Recalled,
         len: u64,
@@ -287,7 +391,9 @@ impl Session {
         let waiting = self.restoring.remove(&lane);
         let waiting = waiting.filter(|waiting| waiting.transport == transport);
         match waiting {
-            Some(Restoring { bytes: Some(bytes), .. }) => self.restored(lane, from, place, bytes),
+            Some(Restoring { bytes: Some(bytes), .. }) => {
+                self.restored(lane, flow, from, place, bytes, now)
+            }
             Some(waiting) => {
                 self.restoring.insert(lane, waiting);
                 self.lanes[lane].begin_fetch();
@@ -306,10 +412,10 @@ impl Session {
                 }
                 let prepared = self.preparing.take(from, len);
                 if let Some(Prepared { bytes: Some(bytes), .. }) = prepared {
-                    return self.restored(lane, from, place, Some(bytes));
+                    return self.restored(lane, flow, from, place, Some(bytes), now);
                 }
                 if self.stored() == 0 {
-                    return self.restored(lane, from, place, None);
+                    return self.restored(lane, flow, from, place, None, now);
                 }
                 let (since, bytes) = (now, None);
                 if let Some(Prepared { id: number, wants, fetch: id, since: begun, .. }) = prepared
@@ -333,13 +439,16 @@ impl Session {
         }
     }
 
-    /// Content that the peer has recalled, from offset `from` on, was read, or not.
+    /// Content that the peer has recalled, from offset `from` on, was read, or not. It is a block of a
+    /// flow, or of none.
     fn restored(
         &mut self,
         lane: usize,
+        flow: FlowId,
         from: u64,
         place: Recalled,
         bytes: Option<Vec<u8>>,
+        now: Instant,
     ) -> bool {
         let done = match &bytes {
             Some(bytes) => self.incoming.recall(from, place, bytes),
@@ -352,8 +461,11 @@ impl Session {
             return false;
         }
         self.lost_in_a_row = 0;
-        self.counters.received_blocks += 1;
-        self.lanes[lane].decoded(bytes.map_or(0, |bytes| bytes.len()));
+        let content = bytes.unwrap_or_default();
+        if let Some(meter) = self.flows.get(&flow).and_then(|flow| flow.meter.as_ref()) {
+            meter.received(content.len() as u64, RECALL_BYTES);
+        }
+        self.deliver(lane, flow, content, now);
         self.lanes.iter_mut().for_each(|lane| lane.retry(self.counters.received_blocks));
         true
     }

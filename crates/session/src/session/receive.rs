@@ -206,8 +206,8 @@ impl Session {
         lent.inspect_err(|error| self.frame_failed(lane, error)).ok()
     }
 
-    /// A block of a flow was decoded.
-    fn deliver(&mut self, lane: usize, id: FlowId, content: Vec<u8>, now: Instant) {
+    /// A block of a flow is in the log.
+    pub(super) fn deliver(&mut self, lane: usize, id: FlowId, content: Vec<u8>, now: Instant) {
         self.counters.received_blocks += 1;
         self.lanes[lane].decoded(content.len());
         // If this end has reset the flow meanwhile, its content enters the log and goes no further.
@@ -307,10 +307,8 @@ impl Session {
                     return false;
                 }
             }
-            Message::Recall { from, place, len } => {
-                if !self.handle_recall(lane, from, place, len, now) {
-                    return false;
-                }
+            Message::Recall { flow, from, place, len } => {
+                return self.handle_recall(lane, flow, from, place, len, now);
             }
             Message::Limit(size) => self.handle_limit(lane, size),
             Message::Gone(from, end) => self.outgoing.refuse(from..end),

@@ -13,6 +13,8 @@ enum Next {
     Job(EncodeJob),
     /// A log was begun: its EPOCH goes first.
     Log,
+    /// Both ends had the block.
+    Recalled,
     Nothing,
 }
 
@@ -212,7 +214,7 @@ impl Session {
             }
             match self.next_block(lane, now, out) {
                 Next::Job(job) => return Some(job),
-                Next::Log => {}
+                Next::Log | Next::Recalled => {}
                 Next::Nothing => {
                     self.drained();
                     return None;
@@ -302,16 +304,20 @@ impl Session {
         loop {
             let round = self.lanes[lane].round();
             let Some(id) = round.front() else { return Next::Nothing };
-            let Some(flow) = self.flows.get_mut(&id) else {
+            if !self.flows.contains_key(&id) {
                 round.leave(None);
                 continue;
-            };
+            }
+            let before = self.before_recall(id);
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
+            let recalls = before == Some(0) && flow.credit_left() > 0;
+            let round = self.lanes[lane].round();
             let len = flow.sendable();
-            if len == 0 && flow.may_look_ahead() && self.outgoing.reads_ahead() {
+            if len == 0 && !recalls && flow.may_look_ahead() && self.outgoing.reads_ahead() {
                 self.look_on_disk(lane, id, now, out);
                 continue;
             }
-            if len == 0 {
+            if len == 0 && !recalls {
                 if flow.send.len() > 0 && !flow.examined.waits() {
                     self.counters.credit_stalls += 1;
                     if let Some(recall) = &mut self.outgoing.recall {
@@ -331,13 +337,20 @@ impl Session {
                 // EPOCH goes out before the block.
                 return if self.ended.is_none() { Next::Log } else { Next::Nothing };
             }
-            if self.outgoing.recalls() && self.look_on_disk(lane, id, now, out) {
+            if self.outgoing.recalls() && self.look_on_disk(lane, id, now, out) && !recalls {
                 continue;
             }
+            if recalls {
+                match self.recall_block(lane, id, now, out) {
+                    true => return Next::Recalled,
+                    false => return Next::Nothing,
+                }
+            }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
-            // Nothing that was not looked up.
+            // Nothing that was not looked up, nor what both ends have.
             let known = flow.examined.len();
             let len = if known > 0 { len.min(known) } else { len };
+            let len = before.map_or(len, |before| len.min(before));
             let len = self.outgoing.room(len.min(most));
             if len == 0 {
                 self.counters.span_stalls += 1;
@@ -363,36 +376,42 @@ impl Session {
             };
             let len = job.content();
             self.config.sending.release(release);
-            flow.sent += len as u64;
             job.markers = flow.examined.take(len);
             job.hurries = hurries;
-            self.queued -= len;
-            self.counters.sent_bytes += len as u64;
             self.counters.unopened_bytes += if opens { 0 } else { len as u64 };
             self.counters.hurried_bytes += if hurries { len as u64 } else { 0 };
-            if flow.is_large {
-                self.counters.large_flow_bytes += len as u64;
-            } else if flow.sent > self.outgoing.capacity() {
-                // A repeat of this flow would find that the log has just evicted what it needs
-                // next.
-                flow.is_large = true;
-                self.counters.large_flows += 1;
-                self.counters.large_flow_bytes += flow.sent;
-            }
-            self.lanes[lane].round().sent(len, &mut flow.turn);
-            if flow.wants_to_write && flow.send.len() <= SEND_QUEUE / 2 {
-                flow.wants_to_write = false;
-                self.events.push_back(Event::Writable(id));
-            }
-            if flow.send.len() == 0 {
-                flow.send.clear();
-                if flow.sending == Sending::Finishing {
-                    flow.sending = Sending::Finished;
-                    flow.pending.fin = true;
-                    self.queue_control(id);
-                }
-            }
+            self.left(lane, id, len);
             return Next::Job(job);
+        }
+    }
+
+    /// A block of `len` bytes has left the queue of the flow whose turn it is.
+    pub(super) fn left(&mut self, lane: usize, id: FlowId, len: usize) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        flow.sent += len as u64;
+        self.queued -= len;
+        self.counters.sent_bytes += len as u64;
+        if flow.is_large {
+            self.counters.large_flow_bytes += len as u64;
+        } else if flow.sent > self.outgoing.capacity() {
+            // A repeat of this flow would find that the log has just evicted what it needs
+            // next.
+            flow.is_large = true;
+            self.counters.large_flows += 1;
+            self.counters.large_flow_bytes += flow.sent;
+        }
+        self.lanes[lane].round().sent(len, &mut flow.turn);
+        if flow.wants_to_write && flow.send.len() <= SEND_QUEUE / 2 {
+            flow.wants_to_write = false;
+            self.events.push_back(Event::Writable(id));
+        }
+        if flow.send.len() == 0 {
+            flow.send.clear();
+            if flow.sending == Sending::Finishing {
+                flow.sending = Sending::Finished;
+                flow.pending.fin = true;
+                self.queue_control(id);
+            }
         }
     }
 
@@ -422,8 +441,12 @@ impl Session {
 
     /// The flow joins its lane's round if it has something to send.
     pub(super) fn ready(&mut self, id: FlowId) {
+        let recall = self.outgoing.recall.as_ref();
+        let next = recall.and_then(|recall| recall.ready.next_of(id));
         if let Some(flow) = self.flows.get_mut(&id)
-            && (flow.sendable() > 0 || (flow.examined.waits() && flow.may_look_ahead()))
+            && (flow.sendable() > 0
+                || (flow.examined.waits() && flow.may_look_ahead())
+                || (next.is_some_and(|(at, _)| at <= flow.sent) && flow.credit_left() > 0))
         {
             let lane = flow.lane;
             self.lanes[lane].round().enter(id, &mut flow.turn);

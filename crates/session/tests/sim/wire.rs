@@ -76,7 +76,10 @@ fn message(wire: &[u8]) -> Option<(usize, Option<usize>)> {
             }
         }
         // RECALL, GONE, PREPARE and PREPARED.
-        0x0b => rest = rest.get(32..)?,
+        0x0b => {
+            number(&mut rest)?;
+            rest = rest.get(32..)?;
+        }
         0x0c | 0x48 => {
             number(&mut rest)?;
             number(&mut rest)?;

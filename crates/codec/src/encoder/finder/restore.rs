@@ -1,6 +1,7 @@
 //! Content that was kept elsewhere goes back into the log, and into the table.
 
 use super::{Finder, looks_compressible};
+use crate::chunks::Stream;
 use crate::domain::{Domain, Sharing};
 use crate::error::EncodeError;
 use crate::format::ChecksumSeed;
@@ -21,11 +22,13 @@ pub struct Recalled {
 }
 
 impl Finder {
-    /// See [`Encoder::recall`](crate::Encoder::recall).
+    /// See [`Encoder::recall`](crate::Encoder::recall), and
+    /// [`Encoder::recall_stream`](crate::Encoder::recall_stream).
     pub(in crate::encoder) fn recall(
         &mut self,
         domain: Domain,
         content: &[u8],
+        stream: Option<&mut Stream>,
     ) -> Result<Recalled, EncodeError> {
         let (offset, padding) = self.place(content.len())?;
         self.enter(domain);
@@ -39,6 +42,22 @@ impl Finder {
         }
         matcher.note(content, offset, density);
         log.write(offset, content);
+        if let Some(stream) = stream {
+            let len = content.len() as u64;
+            if let Some(inside) = &mut self.inside {
+                inside.pass(stream.id(), offset..offset + len);
+            }
+            if self.sharing == Sharing::Chunks && stream.is_shared() {
+                match &self.chunks {
+                    Some(chunks) => chunks.pass(stream, log.geometry(), offset, content.len()),
+                    None => self.backlog.note(stream, log.geometry(), offset, content),
+                }
+            }
+            self.stats.blocks += 1;
+            self.stats.block_bytes += len;
+            self.stats.matches += 1;
+            self.stats.matched_bytes += len;
+        }
         let checksum = self.seed.checksum(offset, padding, content);
         Ok(Recalled { offset, padding, checksum })
     }
