@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::domains::Owner;
-use crate::limits::{EARLY_CREDIT, LARGE_PIECE};
+use crate::limits::{EARLY_CREDIT, LARGE_PIECE, SEND_QUEUE};
 use crate::meter::FlowMeter;
 use crate::recall::LOOK;
 use crate::recall::examined::Examined;
@@ -184,10 +184,18 @@ impl Flow {
         usize::try_from(self.credit - self.sent).unwrap_or(usize::MAX)
     }
 
-    /// Whether there is content to look up ahead: it takes as long for a little as for all of it.
-    pub(crate) fn may_look_ahead(&self) -> bool {
+    /// Whether there is content to look up ahead, where so many looks may be under way: it takes as
+    /// long for a little as for all of it.
+    pub(crate) fn may_look_ahead(&self, looks: usize) -> bool {
         let behind = self.send.len().saturating_sub(self.examined.len());
-        self.examined.goes_on() && behind >= LOOK && self.pending.reset.is_none()
+        self.examined.has_room(looks) && behind >= LOOK && self.pending.reset.is_none()
+    }
+
+    /// Bytes that may wait to be sent, where so many looks may be under way: enough for all of them, if
+    /// the flow goes on on disk.
+    pub(crate) fn queue_limit(&self, looks: usize) -> usize {
+        let looked_up = if self.examined.goes_on() { looks * LOOK } else { 0 };
+        looked_up.max(SEND_QUEUE)
     }
 
     /// Whether both halves are closed and everything was read and sent.

@@ -53,8 +53,10 @@ pub(crate) const LOOK: usize = 2 * DEFAULT_BLOCK;
 /// Content that is looked up enters the log so many times before the next is: it is read, and then
 /// sent. What the ring overwrites meanwhile is found anew.
 const ENTERS: u64 = 2;
-/// A log with less memory has no room for what is read ahead, in bytes.
-const LEAST_AHEAD: u64 = 32 * DEFAULT_BLOCK as u64;
+/// Looks of a flow that may be under way, and bytes of the log in memory for each: what is read must
+/// still be there when it is sent.
+pub(crate) const MOST_LOOKS: usize = 8;
+const PER_LOOK: u64 = 8 * LOOK as u64;
 
 /// A stretch that this end reads, for a flow.
 #[derive(Clone, Debug)]
@@ -87,8 +89,8 @@ pub(crate) struct Around {
 struct Fetch {
     stretch: Stretch,
     since: Instant,
-    /// It was looked up ahead, so it takes its time beside another look.
-    is_ahead: bool,
+    /// Looks that waited for a disk when it was looked up: it takes its time beside these.
+    beside: u32,
     /// The flow waits for it, until then at most.
     waits: bool,
     until: Option<Instant>,
@@ -314,13 +316,15 @@ impl Recall {
         now: Instant,
     ) -> Looked {
         let Around { before, others, has_more } = around;
-        let Examined { front, behind, next, read } = examined;
-        let part = if before > 0 { behind } else { front };
-        *part = Part { len: content.len(), ..Part::default() };
+        if before == 0 {
+            examined.parts.clear();
+        }
+        let Examined { parts, next, read } = examined;
+        parts.push_back(Part { len: content.len(), ..Part::default() });
+        let Some(part) = parts.back_mut() else { return Looked::default() };
         if let Some((since, len, others)) = read.take() {
             self.choice.went_on(len, others, now.saturating_duration_since(since));
         }
-        let is_ahead = before > 0;
         // What is not there any more when the next blocks were encoded is not in memory.
         let margin = ENTERS * (before + LOOK as u64);
         let memory = geometry.floor(self.end + margin, 0).max(self.begin);
@@ -369,7 +373,7 @@ impl Recall {
         }
         self.looks += 1;
         (part.look, part.waits) = (self.looks, ranges.len() - sent);
-        let found = self.begin(at, ranges, is_ahead, waits, until, now);
+        let found = self.begin(at, ranges, waits, until, now);
         Looked { found, sent }
     }
 
@@ -378,19 +382,21 @@ impl Recall {
         &mut self,
         at: &Stretch,
         ranges: Vec<(u64, Range<u64>)>,
-        is_ahead: bool,
         waits: bool,
         until: Option<Instant>,
         now: Instant,
     ) -> Vec<(FetchId, bool, Range<u64>)> {
         let mut found = Vec::new();
+        let mut others: Vec<u64> = self.fetches.values().map(|other| other.stretch.look).collect();
+        others.dedup();
+        let beside = others.len() as u32;
         for (place, range) in ranges {
             self.next += 1;
             let (look, at) = (self.looks, Stretch { at: place, ..at.clone() });
             let fetch = Fetch {
                 stretch: Stretch { range: range.clone(), look, ..at },
                 since: now,
-                is_ahead,
+                beside,
                 waits,
                 until,
                 is_try: !waits,
@@ -451,9 +457,8 @@ impl Recall {
     /// How long it took to have a stretch tells how long a look takes, if it was the last one.
     fn measure(&mut self, fetch: &Fetch, took: Duration) {
         if self.fetches.values().all(|other| other.stretch.look != fetch.stretch.look) {
-            // Two looks took so long.
-            let took = if fetch.is_ahead { took / 2 } else { took };
-            self.choice.took(took, fetch.is_try);
+            // So many looks took that long.
+            self.choice.took(took / (1 + fetch.beside), fetch.is_try);
         }
     }
 
@@ -504,9 +509,10 @@ impl Recall {
         }
     }
 
-    /// Whether a log of this size has room for what is read ahead.
-    pub(crate) fn reads_ahead(&self, capacity: u64) -> bool {
-        self.peer > 0 && capacity >= LEAST_AHEAD
+    /// How many looks of a flow may be under way with a log of this size.
+    pub(crate) fn looks(&self, capacity: u64) -> usize {
+        let room = (capacity / PER_LOOK) as usize;
+        if self.peer > 0 { room.clamp(1, MOST_LOOKS) } else { 1 }
     }
 
     /// Until when a request is waited for.

@@ -54,10 +54,10 @@ impl Outgoing {
         self.recall.as_ref().is_some_and(|recall| recall.peer > 0)
     }
 
-    /// Whether content is looked up before what precedes it is sent.
-    pub(crate) fn reads_ahead(&self) -> bool {
-        let capacity = self.capacity();
-        self.recall.as_ref().is_some_and(|recall| recall.reads_ahead(capacity))
+    /// How many looks of a flow may be under way: more than one where content is looked up before what
+    /// precedes it is sent.
+    pub(crate) fn looks(&self) -> usize {
+        self.recall.as_ref().map_or(1, |recall| recall.looks(self.capacity()))
     }
 
     /// The log's id, and content of it that an earlier process stored and that no hook leads to.
@@ -115,7 +115,7 @@ impl Outgoing {
         now: Instant,
     ) -> Looked {
         let (Some(recall), Some(log)) = (&mut self.recall, &self.log) else {
-            examined.pass(around.before, content.len());
+            examined.pass(content.len());
             return Looked::default();
         };
         let ((flow, at), log_id) = (flow, log.epoch.log);

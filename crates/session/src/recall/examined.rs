@@ -2,14 +2,15 @@
 
 use oncewire_codec::Domain;
 use oncewire_codec::hooks::{Hook, split_markers};
+use std::collections::VecDeque;
 use std::time::Instant;
 
-/// What of a flow's queue was looked up: the front of it, and, once that was found on disk, what is
-/// behind that, so that it is read while the front is encoded.
+/// What of a flow's queue was looked up: the front of it, and, where that goes on on disk, what is behind
+/// that, so that it is read while the front is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Examined {
-    pub(super) front: Part,
-    pub(super) behind: Part,
+    /// In the order of the queue, from its front on.
+    pub(super) parts: VecDeque<Part>,
     /// Where in the sending log content goes on that was found on disk.
     pub(super) next: Option<u64>,
     /// When content was read that was found there, if there was more behind it: bytes that were
@@ -34,51 +35,60 @@ pub(super) struct Part {
 impl Examined {
     /// Bytes at the front of the queue.
     pub(crate) fn len(&self) -> usize {
-        self.front.len
+        self.parts.iter().map(|part| part.len).sum()
     }
 
-    /// Nothing is known of so many bytes, which are those at the front, or have some `before` them.
-    pub(crate) fn pass(&mut self, before: u64, len: usize) {
-        if before == 0 {
-            self.front = Part { len, ..Part::default() };
-        }
+    /// Nothing is known of so many bytes, which are those behind all that were looked up.
+    pub(crate) fn pass(&mut self, len: usize) {
+        self.parts.push_back(Part { len, ..Part::default() });
         self.next = None;
     }
 
     /// Whether the front waits for the disk.
     pub(crate) fn waits(&self) -> bool {
-        self.front.waits > 0
+        self.parts.front().is_some_and(|front| front.waits > 0)
     }
 
-    /// Whether what is behind the front is to be looked up now: it probably goes on on disk.
+    /// Whether what is behind all that were looked up probably goes on on disk.
     pub(crate) fn goes_on(&self) -> bool {
-        self.front.len > 0 && self.behind.len == 0 && self.next.is_some()
+        self.next.is_some()
     }
 
-    /// The first `len` bytes are sent. Returns their markers, if these were found.
+    /// Whether that is to be looked up now, where so many looks may be under way.
+    pub(crate) fn has_room(&self, looks: usize) -> bool {
+        self.goes_on() && (1..looks).contains(&self.parts.len())
+    }
+
+    /// Bytes at the front that were looked up at once.
+    pub(crate) fn front(&self) -> usize {
+        self.parts.front().map_or(0, |front| front.len)
+    }
+
+    /// The first `len` bytes are sent, which were looked up at once. Returns their markers, if these
+    /// were found.
     pub(crate) fn take(&mut self, len: usize) -> Option<Markers> {
-        let front = &mut self.front;
+        let front = self.parts.front_mut()?;
         front.len = front.len.saturating_sub(len);
         let markers =
             front.of.map(|of| Markers { found: split_markers(&mut front.markers, len), of });
         if front.len == 0 {
-            self.front = std::mem::take(&mut self.behind);
+            self.parts.pop_front();
         }
         markers
     }
 
     /// One stretch less that a look waits for.
     pub(crate) fn release(&mut self, look: u64) {
-        let mut parts = [&mut self.front, &mut self.behind].into_iter();
-        if let Some(part) = parts.find(|part| part.look == look) {
+        if let Some(part) = self.parts.iter_mut().find(|part| part.look == look) {
             part.waits = part.waits.saturating_sub(1);
         }
     }
 
     /// Everything is to be looked up again, once what the front waits for has come.
     pub(crate) fn look_again(&mut self) {
-        let Part { look, waits, .. } = self.front;
-        *self = Examined { front: Part { look, waits, ..Part::default() }, ..Examined::default() };
+        let front = self.parts.pop_front().filter(|front| front.waits > 0);
+        let waiting = front.map(|Part { look, waits, .. }| Part { look, waits, ..Part::default() });
+        *self = Examined { parts: waiting.into_iter().collect(), ..Examined::default() };
     }
 
     /// Everything is to be looked up again. Returns whether the front has waited.

@@ -123,8 +123,11 @@ impl Session {
         push: impl FnOnce(&mut SendQueue, usize, u64),
     ) -> usize {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sends()) else { return 0 };
-        let want = len.min(SEND_QUEUE.saturating_sub(flow.send.len()));
-        let acquired = self.config.sending.acquire(|available| (want as u64).min(available));
+        let limit = flow.queue_limit(self.outgoing.looks());
+        let want = len.min(limit.saturating_sub(flow.send.len()));
+        // What a flow queues because it goes on on disk leaves some for others.
+        let part = if flow.send.len() + want > SEND_QUEUE { 4 } else { 1 };
+        let acquired = self.config.sending.acquire(|available| (want as u64).min(available / part));
         // Each flow may queue a little beyond the budget; otherwise flows that get none of it would
         // stand still.
         let taken =
@@ -141,9 +144,11 @@ impl Session {
     pub fn room(&mut self, id: FlowId) -> usize {
         let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.sends()) else { return 0 };
         let available = usize::try_from(self.config.sending.available()).unwrap_or(usize::MAX);
-        let room = SEND_QUEUE
+        let limit = flow.queue_limit(self.outgoing.looks());
+        let part = if limit > SEND_QUEUE { 4 } else { 1 };
+        let room = limit
             .saturating_sub(flow.send.len())
-            .min(available.max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
+            .min((available / part).max(SEND_QUEUE_MIN.saturating_sub(flow.send.len())));
         flow.wants_to_write |= room == 0;
         room
     }

@@ -185,8 +185,7 @@ impl Session {
             self.look(lane, id, 0, now, out);
         }
         if let Some(flow) = self.flows.get(&id)
-            && flow.may_look_ahead()
-            && self.outgoing.reads_ahead()
+            && flow.may_look_ahead(self.outgoing.looks())
         {
             let before = flow.examined.len();
             self.look(lane, id, before, now, out);

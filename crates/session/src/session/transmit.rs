@@ -313,7 +313,8 @@ impl Session {
             let recalls = before == Some(0) && flow.credit_left() > 0;
             let round = self.lanes[lane].round();
             let len = flow.sendable();
-            if len == 0 && !recalls && flow.may_look_ahead() && self.outgoing.reads_ahead() {
+            let looks = self.outgoing.looks();
+            if len == 0 && !recalls && flow.may_look_ahead(looks) {
                 self.look_on_disk(lane, id, now, out);
                 continue;
             }
@@ -348,7 +349,7 @@ impl Session {
             }
             let Some(flow) = self.flows.get_mut(&id) else { continue };
             // Nothing that was not looked up, nor what both ends have.
-            let known = flow.examined.len();
+            let known = flow.examined.front();
             let len = if known > 0 { len.min(known) } else { len };
             let len = before.map_or(len, |before| len.min(before));
             let len = self.outgoing.room(len.min(most));
@@ -401,7 +402,8 @@ impl Session {
             self.counters.large_flow_bytes += flow.sent;
         }
         self.lanes[lane].round().sent(len, &mut flow.turn);
-        if flow.wants_to_write && flow.send.len() <= SEND_QUEUE / 2 {
+        let limit = flow.queue_limit(self.outgoing.looks());
+        if flow.wants_to_write && flow.send.len() + SEND_QUEUE / 2 <= limit {
             flow.wants_to_write = false;
             self.events.push_back(Event::Writable(id));
         }
@@ -441,11 +443,11 @@ impl Session {
 
     /// The flow joins its lane's round if it has something to send.
     pub(super) fn ready(&mut self, id: FlowId) {
-        let recall = self.outgoing.recall.as_ref();
+        let (recall, looks) = (self.outgoing.recall.as_ref(), self.outgoing.looks());
         let next = recall.and_then(|recall| recall.ready.next_of(id));
         if let Some(flow) = self.flows.get_mut(&id)
             && (flow.sendable() > 0
-                || (flow.examined.waits() && flow.may_look_ahead())
+                || (flow.examined.waits() && flow.may_look_ahead(looks))
                 || (next.is_some_and(|(at, _)| at <= flow.sent) && flow.credit_left() > 0))
         {
             let lane = flow.lane;

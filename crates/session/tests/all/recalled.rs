@@ -178,14 +178,28 @@ impl Pair {
         lanes: usize,
         goal: StoreFor,
     ) -> Pair {
+        let settings = [0, 1].map(|end| config(end, sharing, stored[end], lanes, goal));
+        Pair::with_settings(settings, disks, lanes)
+    }
+
+    /// Logs of this size in memory, on one lane.
+    pub(super) fn with_log(log: u64, stored: u64, goal: StoreFor) -> Pair {
+        let settings = [0, 1].map(|end| {
+            let config = config(end, Sharing::None, stored, 1, goal);
+            Config { log, ..Config::clone(&config) }.build().unwrap()
+        });
+        Pair::with_settings(settings, [Disk::Reads; 2], 1)
+    }
+
+    fn with_settings(settings: [Settings; 2], disks: [Disk; 2], lanes: usize) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
-        let mut client = Session::connect(config(0, sharing, stored[0], lanes, goal), None, now);
+        let [client, server] = settings;
+        let mut client = Session::connect(client, None, now);
         client.attach(0, now);
         let mut hello = Vec::new();
         client.transmit(0, MIB, now, &mut hello);
         let (hello, _) = Hello::read(&hello).unwrap().unwrap();
-        let server = config(1, sharing, stored[1], lanes, goal);
         let server = Session::accept_new(server, None, &hello, now).unwrap();
         let end = |session, disk| End {
             session,
