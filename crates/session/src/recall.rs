@@ -579,6 +579,7 @@ impl Recall {
         if self.refused.iter().any(|bad| bad.start <= range.start && range.end <= bad.end) {
             return;
         }
+        self.ready.forget(&range);
         match self.refused.back_mut().filter(|last| last.end == range.start) {
             Some(last) => last.end = range.end,
             None => self.refused.push_back(range),

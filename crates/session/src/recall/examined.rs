@@ -64,14 +64,17 @@ impl Examined {
         self.parts.front().map_or(0, |front| front.len)
     }
 
-    /// The first `len` bytes are sent, which were looked up at once. Returns their markers, if these
-    /// were found.
+    /// The first `len` bytes are sent. Returns their markers, if these were found at once.
     pub(crate) fn take(&mut self, len: usize) -> Option<Markers> {
-        let front = self.parts.front_mut()?;
-        front.len = front.len.saturating_sub(len);
-        let markers =
-            front.of.map(|of| Markers { found: split_markers(&mut front.markers, len), of });
-        if front.len == 0 {
+        let (mut left, mut markers) = (len, None);
+        while let Some(front) = self.parts.front_mut().filter(|front| left > 0 || front.len == 0) {
+            let now = front.len.min(left);
+            let found = split_markers(&mut front.markers, now);
+            markers = front.of.filter(|_| now == len).map(|of| Markers { found, of });
+            (front.len, left) = (front.len - now, left - now);
+            if front.len > 0 {
+                break;
+            }
             self.parts.pop_front();
         }
         markers
@@ -102,4 +105,33 @@ impl Examined {
 pub(crate) struct Markers {
     pub(super) found: Vec<Hook>,
     pub(super) of: (u64, Domain),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_taken_off_all_parts_with_its_markers() {
+        let hook = |at| Hook { at, fingerprint: 1 };
+        let part = |len| Part {
+            len,
+            markers: [0, 50, 100].map(hook).to_vec(),
+            of: Some((1, Domain(2))),
+            ..Part::default()
+        };
+        let mut examined =
+            Examined { parts: [200, 200, 200].map(part).into(), ..Examined::default() };
+        let places = |markers: Option<Markers>| {
+            markers.map(|markers| markers.found.iter().map(|hook| hook.at).collect::<Vec<_>>())
+        };
+        assert_eq!(places(examined.take(90)), Some(vec![0, 50]));
+        assert_eq!((examined.len(), examined.front()), (510, 110));
+        assert_eq!(places(examined.take(110)), Some(vec![10]));
+        // It was not looked up at once, so some of it is of no known marker.
+        assert_eq!(places(examined.take(250)), None);
+        assert_eq!((examined.len(), examined.front()), (150, 150));
+        assert_eq!(places(examined.take(150)), Some(vec![0, 50]));
+        assert_eq!((examined.len(), places(examined.take(10))), (0, None));
+    }
 }

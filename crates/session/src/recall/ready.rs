@@ -1,6 +1,6 @@
 //! Stretches that both ends have read, until they are recalled.
 
-use super::{MOST, Stretch};
+use super::{MOST, Recall, Stretch};
 use crate::flow::FlowId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -92,16 +92,26 @@ impl Queue {
         Some(Ready { stretch, bytes, is_next: true, has_waited: true })
     }
 
-    /// A flow has sent everything before `at`; all, if it is gone.
-    pub(crate) fn pass(&mut self, flow: FlowId, at: u64) {
+    /// A flow has sent everything before `at`; all, if it is gone. What it was to send of the log below
+    /// `oldest` is forgotten.
+    pub(crate) fn pass(&mut self, flow: FlowId, at: u64, oldest: u64) {
         self.0.retain_mut(|ready| {
-            let is_own = ready.is_next && ready.stretch.flow == flow;
-            let passed = if is_own { at.saturating_sub(ready.stretch.at) } else { 0 };
-            let stays = passed < ready.bytes.len() as u64;
+            if !ready.is_next || ready.stretch.flow != flow {
+                return true;
+            }
+            let passed = at.saturating_sub(ready.stretch.at);
+            let stays = passed < ready.bytes.len() as u64 && ready.stretch.range.start >= oldest;
             if stays && passed > 0 {
                 ready.skip(passed as usize);
             }
             stays
+        });
+    }
+
+    /// What flows were to send of a range of the log is forgotten: one of the disks does not have it.
+    pub(crate) fn forget(&mut self, range: &Range<u64>) {
+        self.0.retain(|Ready { stretch: Stretch { range: own, .. }, is_next, .. }| {
+            !is_next || own.end <= range.start || range.end <= own.start
         });
     }
 
@@ -124,6 +134,15 @@ impl Queue {
         if let Some(ready) = self.0.iter_mut().find(stalled) {
             (ready.is_next, ready.has_waited) = (false, true);
         }
+    }
+}
+
+impl Recall {
+    /// A flow has sent everything before `sent`, or is gone. What both ends have of it and a disk has not
+    /// any more is forgotten.
+    pub(crate) fn pass(&mut self, flow: FlowId, sent: u64) {
+        let oldest = self.end.saturating_sub(self.stored.min(self.peer));
+        self.ready.pass(flow, sent, oldest);
     }
 }
 
@@ -162,12 +181,18 @@ mod tests {
         assert_eq!((queue.take_after(&(20..25)), queue.take_after(&(0..30))), (None, None));
         assert_eq!(queue.take_after(&(20..26)), Some(26..30));
         assert_eq!(queue.pop(0).map(|ready| ready.stretch.at), Some(30));
-        queue.pass(FlowId(4), u64::MAX);
-        queue.pass(FlowId(2), 50);
+        queue.pass(FlowId(4), u64::MAX, 0);
+        queue.pass(FlowId(2), 50, 50);
+        queue.forget(&(0..50));
+        queue.forget(&(60..70));
         assert_eq!(queue.len(), 2, "none is passed");
-        queue.pass(FlowId(2), 52);
+        queue.pass(FlowId(2), 52, 50);
         assert_eq!(queue.next_of(FlowId(2)), Some((52, 8)));
-        queue.pass(FlowId(2), 60);
+        queue.pass(FlowId(2), 52, 53);
+        assert_eq!(queue.next_of(FlowId(2)), None, "it is not on disk any more");
+        queue.push(stretch(2, 0, 80), vec![0; 10]);
+        assert!(queue.wait_for_turn(0).is_some());
+        queue.forget(&(7..81));
         assert!(queue.pop(0).is_none() && queue.pop(1).is_some() && queue.len() == 0);
     }
 

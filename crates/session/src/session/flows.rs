@@ -242,7 +242,7 @@ impl Session {
             self.queued -= flow.send.len();
             self.config.sending.release(flow.send.clear());
             if let Some(recall) = &mut self.outgoing.recall {
-                recall.ready.pass(id, u64::MAX);
+                recall.pass(id, u64::MAX);
             }
             let early = flow.receive.window.min(EARLY_CREDIT);
             self.config.early.release(early);

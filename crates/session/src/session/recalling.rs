@@ -319,7 +319,7 @@ impl Session {
     /// no such content.
     pub(super) fn before_recall(&mut self, id: FlowId) -> Option<usize> {
         let (recall, flow) = (self.outgoing.recall.as_mut()?, self.flows.get(&id)?);
-        recall.ready.pass(id, flow.sent);
+        recall.pass(id, flow.sent);
         if flow.pending.reset.is_some() {
             return None;
         }
