@@ -60,6 +60,11 @@ impl Outgoing {
         self.recall.as_ref().map_or(1, |recall| recall.looks(self.capacity()))
     }
 
+    /// As [`Outgoing::looks`], where what another look finds can be read now.
+    pub(crate) fn looks_now(&self) -> usize {
+        if self.recall.as_ref().is_some_and(Recall::has_room) { self.looks() } else { 1 }
+    }
+
     /// The log's id, and content of it that an earlier process stored and that no hook leads to.
     pub(crate) fn unhooked(&self) -> Option<(u64, Range<u64>)> {
         let (recall, log) = (self.recall.as_ref()?, self.log.as_ref()?);

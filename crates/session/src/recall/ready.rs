@@ -1,6 +1,6 @@
 //! Stretches that both ends have read, until they are recalled.
 
-use super::{MOST, Recall, Stretch};
+use super::{MOST, MOST_OF_ONE, Recall, Stretch};
 use crate::flow::FlowId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -138,6 +138,11 @@ impl Queue {
 }
 
 impl Recall {
+    /// Whether there is room for all that a look may find.
+    pub(crate) fn has_room(&self) -> bool {
+        self.fetches.len() + self.ready.len() + MOST_OF_ONE <= MOST
+    }
+
     /// A flow has sent everything before `sent`, or is gone. What both ends have of it and a disk has not
     /// any more is forgotten.
     pub(crate) fn pass(&mut self, flow: FlowId, sent: u64) {

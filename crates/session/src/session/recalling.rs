@@ -185,7 +185,7 @@ impl Session {
             self.look(lane, id, 0, now, out);
         }
         if let Some(flow) = self.flows.get(&id)
-            && flow.may_look_ahead(self.outgoing.looks())
+            && flow.may_look_ahead(self.outgoing.looks_now())
         {
             let before = flow.examined.len();
             self.look(lane, id, before, now, out);

@@ -313,7 +313,7 @@ impl Session {
             let recalls = before == Some(0) && flow.credit_left() > 0;
             let round = self.lanes[lane].round();
             let len = flow.sendable();
-            let looks = self.outgoing.looks();
+            let looks = self.outgoing.looks_now();
             if len == 0 && !recalls && flow.may_look_ahead(looks) {
                 self.look_on_disk(lane, id, now, out);
                 continue;
@@ -443,7 +443,7 @@ impl Session {
 
     /// The flow joins its lane's round if it has something to send.
     pub(super) fn ready(&mut self, id: FlowId) {
-        let (recall, looks) = (self.outgoing.recall.as_ref(), self.outgoing.looks());
+        let (recall, looks) = (self.outgoing.recall.as_ref(), self.outgoing.looks_now());
         let next = recall.and_then(|recall| recall.ready.next_of(id));
         if let Some(flow) = self.flows.get_mut(&id)
             && (flow.sendable() > 0

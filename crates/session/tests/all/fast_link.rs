@@ -245,3 +245,20 @@ fn several_looks_wait_for_a_disk_at_once() {
         }
     }
 }
+
+/// Where a look finds many short stretches, no more looks are under way than both disks are asked for.
+#[test]
+fn looks_that_find_much_leave_nothing_out() {
+    let content = incompressible(8, 8 * MIB);
+    let pieces: Vec<&[u8]> = content.chunks(10_000).collect();
+    let shuffled: Vec<u8> =
+        (0..pieces.len()).flat_map(|nth| pieces[nth * 389 % pieces.len()]).copied().collect();
+    let wire = [2, 8].map(|log| {
+        let pair = Pair::with_log(log * MIB as u64, ALL, StoreFor::Bytes);
+        let mut world = World::of(pair, FAST * 20.0, [MS * 20; 2]);
+        world.upload(&content);
+        world.upload(&incompressible(9, 8 * MIB));
+        world.upload(&shuffled).1
+    });
+    assert!(wire[0] < content.len() / 2 && wire[1] < wire[0] * 11 / 10, "{wire:?}");
+}
