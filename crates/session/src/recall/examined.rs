@@ -33,7 +33,7 @@ pub(super) struct Part {
 }
 
 impl Examined {
-    /// Bytes at the front of the queue.
+    /// Bytes at the front of the queue that were looked up.
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(|part| part.len).sum()
     }
