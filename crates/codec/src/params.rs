@@ -7,7 +7,9 @@ use crate::decoder::{
     Assembler, Decoder, DecoderMemory, FrameReader, most_decoder_buffers, most_inside,
 };
 use crate::domain::{Runs, Sharing};
-use crate::encoder::{Encoder, EncoderMemory, Finder, FrameWriter, most_buffers};
+use crate::encoder::{
+    Encoder, EncoderMemory, Finder, FrameWriter, NewWriter, SecondHalf, most_buffers,
+};
 use crate::entropy::{Entropy, ReadContext, TranscodeModels, WriteContext};
 use crate::error::ConfigError;
 use crate::format::ChecksumSeed;
@@ -344,8 +346,13 @@ impl EncoderBuilder {
     /// # Errors
     /// [`ConfigError`] for the first invalid parameter.
     pub fn build(self) -> Result<Encoder, ConfigError> {
+        let anew = NewWriter {
+            kernels: self.kernels,
+            entropy: self.entropy,
+            contexts: self.common.contexts,
+        };
         let (finder, writer) = self.build_halves()?;
-        Ok(Encoder { finder, writer, tokens: Default::default() })
+        Ok(Encoder { finder, tokens: Default::default(), second: SecondHalf::new(writer, anew) })
     }
 
     /// Builds the two halves of an encoder, to run them on two threads.

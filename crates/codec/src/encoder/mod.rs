@@ -2,10 +2,12 @@
 
 mod datagram;
 mod finder;
+mod parts;
 mod writer;
 
 pub use finder::{Finder, Recalled, Tokens};
 pub(crate) use finder::{How, looks_compressible};
+pub(crate) use parts::{NewWriter, SecondHalf};
 pub(crate) use writer::most_buffers;
 pub use writer::{Frame, FrameWriter};
 
@@ -38,8 +40,8 @@ use std::ops::Range;
 /// ```
 pub struct Encoder {
     pub(crate) finder: Finder,
-    pub(crate) writer: FrameWriter,
     pub(crate) tokens: Tokens,
+    pub(crate) second: SecondHalf,
 }
 
 impl Encoder {
@@ -63,9 +65,9 @@ impl Encoder {
         block: &'a [u8],
         context: usize,
     ) -> Result<Frame<'a>, EncodeError> {
-        self.writer.check_context(context)?;
+        self.second.get()?.check_context(context)?;
         self.finder.find(block, &mut self.tokens)?;
-        self.writer.write(&self.tokens, block, context)
+        self.second.get()?.write(&self.tokens, block, context)
     }
 
     /// The next blocks belong to `domain`. Unless the encoder shares everything
@@ -108,10 +110,9 @@ impl Encoder {
         len: usize,
         context: usize,
     ) -> Result<Frame<'a>, EncodeError> {
-        self.writer.check_context(context)?;
-        self.finder.enter(stream.domain());
-        self.finder.find_in(Some(stream), content, len, &mut self.tokens)?;
-        self.writer.write(&self.tokens, &content[..len], context)
+        self.second.get()?.check_context(context)?;
+        self.find_ahead(stream, content, len)?;
+        self.second.get()?.write(&self.tokens, &content[..len], context)
     }
 
     /// How many bytes behind a block of a flow [`Encoder::encode_ahead`] wants to see now; 0 where
@@ -196,7 +197,7 @@ impl Encoder {
     /// span of its end, and not below where it began ([`Encoder::begin_at`]); nothing was changed.
     pub fn rewind(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
         self.finder.rewind(offset, seed)?;
-        self.writer.reset_contexts();
+        self.second.reset_contexts();
         Ok(())
     }
 
@@ -208,7 +209,7 @@ impl Encoder {
     /// [`EncodeError::NotHeld`] if nothing of the log would be left; nothing was changed.
     pub fn rewind_to(&mut self, offset: u64, seed: ChecksumSeed) -> Result<(), EncodeError> {
         self.finder.rewind_to(offset, seed)?;
-        self.writer.reset_contexts();
+        self.second.reset_contexts();
         Ok(())
     }
 
@@ -292,7 +293,7 @@ impl Encoder {
     /// # Errors
     /// [`EncodeError::NoSuchContext`].
     pub fn reset_context(&mut self, context: usize) -> Result<(), EncodeError> {
-        self.writer.reset_context(context)
+        self.second.get()?.reset_context(context)
     }
 
     /// Changes the sampling period from the next block on. Content indexed before is still found
@@ -341,17 +342,18 @@ impl Encoder {
     /// [`EncoderBuilder::memory`](crate::EncoderBuilder::memory) says.
     pub fn memory(&self) -> EncoderMemory {
         let SearchMemory { log, table, scratch } = self.finder.past.memory();
+        let writer = self.second.memory();
         EncoderMemory {
             log: log as usize,
             table: table as usize,
             domains: self.finder.past.domains_memory()
                 + self.finder.chunks.as_ref().map_or(0, ChunkIndex::memory)
                 + self.finder.backlog.memory(),
-            contexts: self.writer.context_memory(),
+            contexts: writer.contexts,
             inside: self.finder.inside.as_ref().map_or(0, Inside::memory)
                 + self.tokens.plan.memory()
-                + self.writer.transcode_memory(),
-            buffers: self.writer.buffer_memory()
+                + writer.transcoding,
+            buffers: writer.buffers
                 + self.finder.kept.capacity()
                 + scratch as usize
                 + self.tokens.matches.capacity() * size_of::<Match>()

@@ -60,6 +60,14 @@ pub struct FrameWriter {
     lz4_table: CompressTable,
 }
 
+/// Memory of a [`FrameWriter`] in bytes, by part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriterMemory {
+    pub(super) contexts: usize,
+    pub(super) transcoding: usize,
+    pub(super) buffers: usize,
+}
+
 /// Bytes of LZ4's hash table: 4,096 entries.
 const LZ4_TABLE: usize = 4096 * size_of::<u32>();
 
@@ -116,13 +124,22 @@ impl FrameWriter {
         self.contexts.iter_mut().for_each(WriteContext::reset);
     }
 
+    /// Memory allocated so far.
+    pub(super) fn memory(&self) -> WriterMemory {
+        WriterMemory {
+            contexts: self.context_memory(),
+            transcoding: self.transcode_memory(),
+            buffers: self.buffer_memory(),
+        }
+    }
+
     /// Memory of the contexts used so far, in bytes.
-    pub(super) fn context_memory(&self) -> usize {
+    fn context_memory(&self) -> usize {
         self.contexts.iter().map(WriteContext::allocated).sum()
     }
 
     /// Memory of all working buffers, in bytes.
-    pub(super) fn buffer_memory(&self) -> usize {
+    fn buffer_memory(&self) -> usize {
         let FrameWriter { head, fields, descriptors, literals, coded, coder, .. } = self;
         let shared = self.literal_buffers.memory();
         let buffers: usize =
@@ -131,7 +148,7 @@ impl FrameWriter {
     }
 
     /// Memory of the buffers for transcoded literals, in bytes.
-    pub(super) fn transcode_memory(&self) -> usize {
+    fn transcode_memory(&self) -> usize {
         let models: usize = self.contexts.iter().map(|context| context.transcode.allocated()).sum();
         self.operations.capacity() + self.transcoder.memory() + models
     }
@@ -386,7 +403,8 @@ mod tests {
             for at in (turn * 100..20_000).step_by(1500).filter(|_| turn > 0) {
                 block[at..at + 40].copy_from_slice(&letters(at as u64, 40));
             }
-            let Encoder { finder, writer, tokens } = &mut encoder;
+            let Encoder { finder, second, tokens } = &mut encoder;
+            let writer = second.get().unwrap();
             finder.find(&block, tokens).unwrap();
             if turn == 4 {
                 // It was estimated to be shorter, but its columns do not shrink.
