@@ -299,8 +299,12 @@ impl Outgoing {
             .unwrap_or(0)
     }
 
+    /// Whether blocks may be in flight, or are yet to be encoded again: such as those of a lane that
+    /// is down while another one began a log.
     pub(crate) fn has_unacknowledged(&self) -> bool {
-        self.is_lent || self.log.as_ref().is_some_and(|log| !log.blocks.is_empty())
+        self.is_lent
+            || !self.rescued.is_empty()
+            || self.log.as_ref().is_some_and(|log| !log.blocks.is_empty())
     }
 
     /// Sets the effort from the next block on.
