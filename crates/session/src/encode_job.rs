@@ -18,6 +18,17 @@ pub(crate) struct Task {
     pub(crate) transport: u64,
 }
 
+/// Whether the frame of an [`EncodeJob`] may be written by another thread than the one that searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divides {
+    /// It may not, or that is not worth it.
+    No,
+    /// It may.
+    Can,
+    /// It has to, because frames before it are being written: call [`EncodeJob::find`].
+    Must,
+}
+
 /// The encoder ran out of memory or offsets, or was lost. The session cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot encode: {0}")]
@@ -31,7 +42,9 @@ impl EncoderFailed {
 
 /// A block and the encoder for it, from [`Session::fill`](crate::Session::fill). Call
 /// [`EncodeJob::run`] without a lock on the session, then
-/// [`Session::encoded`](crate::Session::encoded). A session has at most one.
+/// [`Session::encoded`](crate::Session::encoded); or, where that is possible and another thread is to
+/// write the frame, [`EncodeJob::find`] and [`Session::found`](crate::Session::found). A session has
+/// at most one.
 #[must_use = "the session encodes nothing until it has its encoder back"]
 pub struct EncodeJob {
     pub(crate) task: Task,
@@ -44,14 +57,17 @@ pub struct EncodeJob {
     pub(crate) len: usize,
     /// Its markers, if they are known.
     pub(crate) markers: Option<Markers>,
-    context: usize,
+    pub(crate) context: usize,
     /// Reset the context first, because it served another domain.
-    reset: bool,
+    pub(crate) reset: bool,
     explicit: bool,
     /// Whether to look inside compressed content.
     opens: bool,
     /// Whether to code at level 1.
     pub(crate) hurries: bool,
+    pub(crate) divides: Divides,
+    /// [`EncodeJob::find`] was called.
+    pub(crate) is_found: bool,
     pub(crate) result: Result<(), EncoderFailed>,
     /// Length of the message in bytes.
     pub(crate) written: usize,
@@ -88,6 +104,8 @@ impl EncodeJob {
             explicit,
             opens,
             hurries: false,
+            divides: Divides::No,
+            is_found: false,
             result,
             written: 0,
             before,
@@ -102,10 +120,27 @@ impl EncodeJob {
         self.written = out.len() - start;
     }
 
-    fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    /// Does the first half of [`EncodeJob::run`]: finds what the block repeats.
+    pub fn find(&mut self) {
+        self.prepare();
+        let found = self.encoder.find_ahead(&mut self.stream, &self.content, self.len);
+        self.result = found.map_err(EncoderFailed::new);
+        self.is_found = true;
+    }
+
+    /// Whether frame and search can take place on two threads.
+    pub fn divides(&self) -> Divides {
+        self.divides
+    }
+
+    fn prepare(&mut self) {
         self.encoder.set_explicit_offsets(self.explicit);
         self.encoder.set_opening(self.opens);
         self.encoder.set_hurrying(self.hurries);
+    }
+
+    fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.prepare();
         if self.reset {
             self.encoder.reset_context(self.context)?;
         }

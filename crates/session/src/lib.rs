@@ -156,12 +156,13 @@ mod schedule;
 mod session;
 mod store;
 mod violation;
+mod write_job;
 
 pub use budget::Budget;
 pub use config::{Config, ConfigError, Settings};
 pub use decode_job::DecodeJob;
 pub use domains::Owner;
-pub use encode_job::{EncodeJob, EncoderFailed};
+pub use encode_job::{Divides, EncodeJob, EncoderFailed};
 pub use epoch::Epoch;
 pub use flow::{FlowId, ResetCode};
 pub use hello::{Answer, Hello, HelloError, LogState, SessionId, VERSIONS};
@@ -182,6 +183,7 @@ pub use store::{
     StoreKey, Unwritten,
 };
 pub use violation::Violation;
+pub use write_job::WriteJob;
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

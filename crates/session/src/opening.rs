@@ -123,8 +123,10 @@ pub(crate) struct Chooser {
     cost_at: Option<Instant>,
     /// Bytes that were written and that keep the link busy.
     queue: f64,
-    /// When the last block was encoded, and whether more waited.
+    /// When a block was last taken or encoded, and whether more waited.
     last: Option<(Instant, bool)>,
+    /// Blocks that were taken and are not encoded yet: more than one where frames are written apart.
+    taken: u32,
     /// Whether the last block was to be opened.
     opens: bool,
     /// Bytes that went out, up to [`UNKNOWN`].
@@ -148,6 +150,7 @@ impl Chooser {
             cost_at: None,
             queue: 0.0,
             last: None,
+            taken: 0,
             opens: true,
             sent: 0,
             held: 0,
@@ -160,6 +163,8 @@ impl Chooser {
     pub(crate) fn take(&mut self, more: bool, now: Instant) -> bool {
         let pause = self.last.map(|(end, waited)| (now.saturating_duration_since(end), waited));
         match pause {
+            // Something was being encoded.
+            Some((took, _)) if self.taken > 0 => self.spend(took),
             // Nobody waited, or this is the first block: time begins now.
             None => self.begin(false),
             Some((pause, false)) if pause > IDLE => {
@@ -174,23 +179,30 @@ impl Chooser {
         }
         let rests = pause.is_none_or(|(pause, waited)| pause > PAUSE && !waited) && !more;
         self.last = Some((now, more));
+        self.taken += 1;
         self.opens = if self.trial.is_some() { false } else { rests || self.pays() };
         self.opens
     }
 
-    /// The block that was taken last is encoded: `len` bytes, `opened` of them opened. Its message
-    /// is `sent` bytes long.
+    /// Time went by while something was encoded.
+    fn spend(&mut self, took: Duration) {
+        self.drain(took);
+        self.stretch.time += took;
+    }
+
+    /// A block that was taken is encoded: `len` bytes, `opened` of them opened. Its message is `sent`
+    /// bytes long.
     pub(crate) fn encoded(&mut self, len: usize, opened: u64, sent: usize, now: Instant) {
         let Some((begun, more)) = self.last else { return };
         self.last = Some((now, more));
+        self.taken = self.taken.saturating_sub(1);
         let (took, len, sent) = (now.saturating_duration_since(begun), len as u64, sent as u64);
-        self.drain(took);
+        self.spend(took);
         self.queue = MOST_QUEUE.min(self.queue + sent as f64);
         self.sent = UNKNOWN.min(self.sent + sent.max(len / 4));
         self.stretch.content += len;
         self.stretch.opened += opened;
         self.stretch.wire += sent;
-        self.stretch.time += took;
         self.stretch.plain &= !self.opens;
         if let Some(Trial(content)) = &mut self.trial {
             *content += len;

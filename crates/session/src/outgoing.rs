@@ -6,6 +6,7 @@ pub(crate) mod log;
 mod memory;
 mod resting;
 mod stored;
+pub(crate) mod writing;
 
 use crate::config::encoder_of;
 use crate::domains::{ContextPool, Domains, Owner};
@@ -13,17 +14,19 @@ use crate::encode_job::{EncodeJob, EncoderFailed, Task};
 use crate::epoch::{Epoch, Keep};
 use crate::flow::SendQueue;
 use crate::message::Message;
+use crate::meter;
 use crate::recall::Recall;
 use crate::store::{LogHeader, Places, Queue, Repeat, RestoredSending, StoreKey};
 use log::{BlockId, Known, SentBlock, SentLog};
 use oncewire_codec::adapt::Effort;
 use oncewire_codec::{
     DEFAULT_BLOCK, Domain, EncodeError, Encoder, EncoderBuilder, EncoderStats, Geometry, Sharing,
-    Stream,
+    Stream, Tokens,
 };
 use resting::Resting;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use writing::{FoundJob, Writing};
 
 /// What became of a block that an [`EncodeJob`] encoded.
 pub(crate) enum Encoded {
@@ -58,8 +61,15 @@ pub(crate) struct Outgoing {
     /// A log that was replaced while its encoder was lent. Its blocks are rescued when that is
     /// back.
     leaving: Option<SentLog>,
-    /// Lanes whose entropy contexts are to be reset when the encoder is back.
+    /// Lanes whose entropy contexts are to be reset when the encoder, or its writer, is back.
     resets: Vec<usize>,
+    /// Writers that left an encoder.
+    generations: u64,
+    /// Whether the last block had many literals to code.
+    writes_much: bool,
+    /// Buffers for the next frames that are written apart, at most [`MOST_WRITING`](writing::MOST_WRITING).
+    spare_tokens: Vec<Tokens>,
+    spare_messages: Vec<Vec<u8>>,
     /// Buffers for the next jobs' blocks, at most [`SPARES`].
     spare: Vec<Vec<u8>>,
     /// Blocks of earlier logs that are to be encoded again. A lane has at most a span of them,
@@ -99,6 +109,10 @@ impl Outgoing {
             is_lent: false,
             leaving: None,
             resets: Vec::new(),
+            generations: 0,
+            writes_much: false,
+            spare_tokens: Vec::new(),
+            spare_messages: Vec::new(),
             spare: Vec::new(),
             rescued: HashMap::new(),
             past,
@@ -130,6 +144,7 @@ impl Outgoing {
             chain: end.chain,
             places,
             begins_again: false,
+            writing: Writing::default(),
         });
     }
 
@@ -204,6 +219,7 @@ impl Outgoing {
             chain: 0,
             places: Places::default(),
             begins_again: false,
+            writing: Writing::default(),
         };
         self.resets.clear();
         if let Some(old) = self.log.replace(new) {
@@ -248,8 +264,12 @@ impl Outgoing {
         }
     }
 
-    /// Drops what cannot outlive the session: a log whose encoder is lent, or was lost.
+    /// Drops what cannot outlive the session: a log whose encoder is lent, or was lost; and frames
+    /// that are being written.
     pub(crate) fn settle(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.stop_writing();
+        }
         if std::mem::take(&mut self.is_lent) {
             self.leaving = None;
             if self.log.as_ref().is_some_and(|log| log.encoder.is_none()) {
@@ -325,6 +345,11 @@ impl Outgoing {
         self.is_lent
     }
 
+    /// Whether no block can be encoded now: the encoder is lent, or something is to be reset before.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_lent || (!self.resets.is_empty() && self.is_writing())
+    }
+
     /// Lends the encoder for the next block of a flow: the first `most` bytes of `queue`; or, if more
     /// follows, a piece that is almost as long, or as many as end where a chunk does
     /// ([`Encoder::whole_chunks`]). `opens` says whether to look inside compressed content. Removes
@@ -338,8 +363,10 @@ impl Outgoing {
         explicit: bool,
         opens: bool,
     ) -> Result<(EncodeJob, u64), EncoderFailed> {
+        self.apply_resets();
         let (context, reset) = self.pool.of(task.lane, stream.domain());
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
+        log.join();
         let encoder = log.encoder.take().ok_or_else(|| EncoderFailed::new("it is lent"))?;
         let ahead = encoder.ahead(&stream);
         let whole = queue.large_front().filter(|&len| ahead == 0 && len <= most);
@@ -385,12 +412,22 @@ impl Outgoing {
     /// Frees buffers that are kept for later.
     pub(crate) fn free_buffers(&mut self) {
         self.spare = Vec::new();
+        self.spare_tokens = Vec::new();
+        self.spare_messages = Vec::new();
     }
 
-    /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream.
-    pub(crate) fn take_back(&mut self, job: EncodeJob) -> Result<(Encoded, Stream), EncoderFailed> {
+    /// Takes back what [`Outgoing::lend`] lent. The block's flow goes on with the stream. If its
+    /// frame is yet to be written, and `is_wanted`, it is queued for that; `sent` is what it was.
+    pub(crate) fn take_back(
+        &mut self,
+        job: EncodeJob,
+        sent: Option<meter::SentBlock>,
+        is_wanted: bool,
+    ) -> Result<(Encoded, Stream), EncoderFailed> {
         self.is_lent = false;
-        let EncodeJob { log: id, encoder, stream, content, len, result, markers, .. } = job;
+        let opened = job.opened();
+        let EncodeJob { task, log: id, encoder, stream, content, len, .. } = job;
+        let EncodeJob { context, reset, result, markers, is_found, .. } = job;
         let (block_len, domain) = (len, stream.domain());
         let len = len as u32;
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
@@ -401,6 +438,7 @@ impl Outgoing {
         };
         let known = Known::of(&encoder);
         let checksum = encoder.last_checksum();
+        self.writes_much = encoder.last_writes_much();
         log.encoder = Some(encoder);
         result?;
         let (number, stored) = log.push(checksum, known.end, len, domain);
@@ -411,13 +449,18 @@ impl Outgoing {
             let again = Repeat::is_most(&repeats, block_len);
             self.note_block(domain, &content[..block_len], markers, again);
         }
-        self.keep_spare(content);
+        match sent.filter(|_| is_found && is_current && is_wanted) {
+            Some(sent) => {
+                let found = FoundJob { task, content, len: block_len, context, reset, opened };
+                self.queue_frame(found, block, sent);
+            }
+            None => self.keep_spare(content),
+        }
         if is_current {
             self.store.push(stored, repeats);
             self.copy_to_store();
             let effort = self.effort;
-            let resets = std::mem::take(&mut self.resets);
-            resets.into_iter().for_each(|lane| self.reset_contexts(lane));
+            self.apply_resets();
             if let (Some(effort), Some(encoder)) = (effort, self.encoder_mut()) {
                 encoder.set_effort(effort);
             }
@@ -440,9 +483,11 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) -> Result<BlockId, EncoderFailed> {
         let domain = stream.domain();
+        self.apply_resets();
         let (context, reset) = self.pool.of(lane, domain);
         let log = self.log.as_mut().ok_or_else(|| EncoderFailed::new("no log"))?;
         let failed = |error: EncodeError| EncoderFailed::new(error);
+        log.join();
         let encoder = log.encoder.as_mut().ok_or_else(|| EncoderFailed::new("it is lent"))?;
         encoder.set_explicit_offsets(explicit);
         if reset {
@@ -483,13 +528,16 @@ impl Outgoing {
         Ok((new, bytes.len() as u64))
     }
 
-    /// Whether the span allows a block to be sent again now, and the encoder is not lent.
+    /// Whether the span allows a block to be sent again now, and what encodes it is here.
     pub(crate) fn may_send_again(&self, id: BlockId) -> bool {
         if self.is_lent {
             return false;
         }
         if id.log == self.epoch().log {
             return true;
+        }
+        if self.is_writing() {
+            return false;
         }
         let len = self.rescued.get(&id).map_or(0, |rescued| rescued.bytes.len());
         self.room(len) == len
@@ -506,20 +554,6 @@ impl Outgoing {
             None => {
                 self.rescued.remove(&id);
             }
-        }
-    }
-
-    /// Resets a lane's entropy contexts, because its transport is new.
-    pub(crate) fn reset_contexts(&mut self, lane: usize) {
-        let Some(log) = &mut self.log else { return };
-        match &mut log.encoder {
-            Some(encoder) => {
-                for context in self.pool.of_lane(lane) {
-                    // Cannot fail: the encoder has as many as the pool.
-                    let _ = encoder.reset_context(context);
-                }
-            }
-            None => self.resets.push(lane),
         }
     }
 

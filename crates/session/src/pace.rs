@@ -52,9 +52,10 @@ pub(crate) struct Pace {
     /// What the thread encodes, and how much that was at the last judgement.
     thread: ThreadLoad,
     judged: Duration,
-    /// When the last block was taken, and when one was encoded; what the thread had encoded then.
-    taken: Option<Instant>,
-    encoded: Option<(Instant, Duration)>,
+    /// Blocks that were taken and are not encoded yet: more than one where frames are written apart.
+    taken: u32,
+    /// When the last one was taken or encoded, and what the thread had encoded then.
+    last: Option<(Instant, Duration)>,
 }
 
 impl Pace {
@@ -69,10 +70,17 @@ impl Pace {
         self.full += 1;
     }
 
+    /// Whether this end holds content up itself.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.hurries
+    }
+
     /// A block is taken: whether to hurry with it.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        if let Some((encoded, load)) = self.encoded.take() {
-            let pause = now.saturating_duration_since(encoded);
+        if self.taken > 0 {
+            self.encode(now);
+        } else if let Some((last, load)) = self.last {
+            let pause = now.saturating_duration_since(last);
             let others = self.thread.get().saturating_sub(load);
             // Otherwise, it had to wait for the others.
             if pause > PAUSE && others * 100 < pause * HURRIES {
@@ -81,21 +89,31 @@ impl Pace {
             }
             self.time += pause;
         }
-        self.taken = Some(now);
+        self.taken += 1;
+        self.last = Some((now, self.thread.get()));
         self.hurries
     }
 
-    /// The block that was taken last is encoded: `len` bytes.
-    pub(crate) fn encoded(&mut self, len: usize, now: Instant) {
-        let Some(taken) = self.taken.take() else { return };
-        let took = now.saturating_duration_since(taken);
+    /// Some block was being encoded since anything was noted.
+    fn encode(&mut self, now: Instant) {
+        let Some((last, _)) = self.last else { return };
+        let took = now.saturating_duration_since(last);
         self.thread.add(took);
-        let load = self.thread.get();
-        self.encoded = Some((now, load));
-        self.content += len as u64;
-        self.blocks += 1;
         self.time += took;
         self.encoding += took;
+        self.last = Some((now, self.thread.get()));
+    }
+
+    /// A block that was taken is encoded: `len` bytes.
+    pub(crate) fn encoded(&mut self, len: usize, now: Instant) {
+        if self.taken == 0 {
+            return;
+        }
+        self.encode(now);
+        self.taken -= 1;
+        let load = self.thread.get();
+        self.content += len as u64;
+        self.blocks += 1;
         if self.content >= WINDOW {
             let share = self.time * if self.hurries { RESTS } else { HURRIES };
             let by_itself = self.encoding * 100 >= share;

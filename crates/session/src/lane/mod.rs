@@ -10,15 +10,18 @@ mod acks;
 mod liveness;
 mod outbox;
 mod received;
+mod unwritten;
 
 pub(crate) use outbox::Counted;
 pub(crate) use received::Step;
+pub(crate) use unwritten::Written;
 
 use crate::config::Config;
 use crate::flow::FlowId;
 use crate::hello::{Answer, Hello};
 use crate::limits::{MAX_BODY, MAX_TEXT};
 use crate::message::{Message, truncate};
+use crate::meter::SentBlock;
 use crate::outgoing::log::BlockId;
 use crate::queue::ByteQueue;
 use crate::schedule::Round;
@@ -27,6 +30,7 @@ use liveness::Liveness;
 use outbox::Outbox;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use unwritten::Unwritten;
 
 /// A lane measures the round-trip time at most this often while there is traffic.
 const RTT_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,6 +90,8 @@ pub(crate) struct Lane {
     /// Messages that are not counted, for this transport: HELLO, PING, PONG, CLOSE.
     uncounted: Vec<u8>,
     outbox: Outbox,
+    /// Blocks that follow what is in the outbox and was sent.
+    unwritten: Unwritten,
     acks: Acks,
     liveness: Liveness,
     /// Received bytes that are not processed yet.
@@ -126,6 +132,7 @@ impl Lane {
             down_since: Some(now),
             uncounted: Vec::new(),
             outbox: Outbox::default(),
+            unwritten: Unwritten::default(),
             acks: Acks::default(),
             liveness: Liveness::new(now),
             input: ByteQueue::default(),
@@ -195,6 +202,7 @@ impl Lane {
         self.state = state;
         self.transport += 1;
         self.uncounted.clear();
+        self.give_up_writing();
         self.outbox.restart();
         self.acks.restart();
         self.liveness = Liveness::new(now);
@@ -532,6 +540,34 @@ impl Lane {
         self.outbox.queue_block(flow, block);
     }
 
+    /// A new block was taken from its flow, and its frame is yet to be written.
+    pub(crate) fn begin_writing(&mut self, flow: FlowId, block: BlockId, sent: SentBlock) {
+        self.unwritten.push(flow, block, sent);
+    }
+
+    /// The message of a block is written. Returns whether the lane can go on.
+    pub(crate) fn end_writing(&mut self, block: BlockId, message: Vec<u8>) -> bool {
+        self.unwritten.write(block, message);
+        self.unwritten.is_ready()
+    }
+
+    /// The next new block, if its message is written.
+    pub(crate) fn take_written(&mut self) -> Option<Written> {
+        self.unwritten.take()
+    }
+
+    /// Blocks whose frames are being written are to be sent again.
+    pub(crate) fn give_up_writing(&mut self) {
+        for (flow, block) in self.unwritten.give_up() {
+            self.outbox.queue_block(flow, block);
+        }
+    }
+
+    /// How many blocks follow what was sent, and are being written.
+    pub(crate) fn writing(&self) -> usize {
+        self.unwritten.len()
+    }
+
     /// Bytes of PAD were written, which the peer may have to keep until it has processed what came
     /// before.
     pub(crate) fn padded(&mut self, bytes: usize) {
@@ -545,7 +581,7 @@ impl Lane {
 
     /// Whether the peer has processed every counted message.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        self.outbox.is_empty()
+        self.outbox.is_empty() && self.unwritten.len() == 0
     }
 
     /// Whether a GO_AWAY is not known to be processed.
@@ -583,6 +619,11 @@ impl Lane {
     /// Whether an EPOCH is unacknowledged.
     pub(crate) fn has_epoch_in_flight(&self) -> bool {
         self.outbox.has_epoch()
+    }
+
+    /// Whether there are flows that have messages other than DATA to send.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
     }
 
     /// Whether there are counted messages to send, or flows that have some.
@@ -639,7 +680,10 @@ impl Lane {
 
     /// Memory in use, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.input.capacity() + self.decoding.unwrap_or(0) + self.outbox.memory()
+        self.input.capacity()
+            + self.decoding.unwrap_or(0)
+            + self.outbox.memory()
+            + self.unwritten.memory()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A log that is sent: its encoder, and its blocks that the peer is not known to have.
 
+use super::writing::Writing;
 use crate::epoch::{Epoch, Keep};
 use crate::store::{Block, Place, Places, Repeat};
 use oncewire_codec::{Domain, Encoder, EncoderMemory, EncoderStats};
@@ -59,6 +60,8 @@ pub(super) struct SentLog {
     pub(super) places: Places,
     /// It has to begin again, because the peer gives it up.
     pub(super) begins_again: bool,
+    /// Frames that are written apart.
+    pub(super) writing: Writing,
 }
 
 /// What the session asks about an encoder, which may be lent.

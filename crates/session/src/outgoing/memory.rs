@@ -32,6 +32,7 @@ impl Outgoing {
                     + buffers
                     + log.blocks.len() * size_of::<SentBlock>()) as u64
                 + log.places.memory()
+                + log.writing.memory() as u64
         };
         self.log.as_ref().map_or(0, of)
             + self.store.memory()

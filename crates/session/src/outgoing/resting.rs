@@ -2,6 +2,7 @@
 //! the log changes its size. What both ends store of it stays then.
 
 use super::log::{Known, SentLog};
+use super::writing::Writing;
 use super::{MOST_EPOCHS, Outgoing, add, geometry};
 use crate::config::encoder_of;
 use crate::encode_job::EncoderFailed;
@@ -126,6 +127,7 @@ impl Outgoing {
         // Either end may have begun an epoch that the other has not heard of.
         let number = log.epoch.number.max(peer.epoch.number) + 1;
         let epoch = Epoch { number, ..log.epoch };
+        log.stop_writing();
         let Some(encoder) = &mut log.encoder else { return false };
         if encoder.rewind(to.offset, epoch.seed()).is_err()
             && encoder.rewind_to(to.offset, epoch.seed()).is_err()
@@ -219,6 +221,7 @@ impl Outgoing {
             chain: end.chain,
             places,
             begins_again: false,
+            writing: Writing::default(),
         });
         Ok(())
     }

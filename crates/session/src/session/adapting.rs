@@ -30,16 +30,12 @@ impl Session {
     /// [`Config::hurries`](crate::Config::hurries), all of them hurry when they encode most of its
     /// time together, but for those whose transports are full.
     pub fn share_thread(&mut self, load: ThreadLoad) {
-        if let Some(pace) = &mut self.pace {
-            pace.share(load);
-        }
+        self.pace.share(load);
     }
 
     /// A transport does not take what the session wrote at once: its link is slower than this end.
     pub fn transport_is_full(&mut self) {
-        if let Some(pace) = &mut self.pace {
-            pace.full();
-        }
+        self.pace.full();
     }
 
     /// Reports the CPU time that the last [`Session::transmit`] took. Call it after each, if

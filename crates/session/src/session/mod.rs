@@ -12,6 +12,7 @@ mod stored;
 mod time;
 mod transmit;
 mod transports;
+mod writing;
 
 use crate::config::{Config, ConfigError, Settings, check_log, waiting_memory};
 use crate::decode_job::{DecodeJob, Outcome};
@@ -177,8 +178,9 @@ pub struct Session {
     adapting: Option<Adapting>,
     /// `None` if compressed content is opened always or never.
     chooser: Option<Chooser>,
-    /// `None` if it never hurries.
-    pace: Option<Pace>,
+    pace: Pace,
+    /// Somebody writes the frames of blocks that were found.
+    has_writer: bool,
 }
 
 impl Session {
@@ -257,7 +259,8 @@ impl Session {
             random: Random::new(config.random, is_client),
             chooser: (config.opening == Opening::Auto && config.encoder.looks_inside())
                 .then(Chooser::new),
-            pace: config.hurries.then(Pace::default),
+            pace: Pace::default(),
+            has_writer: false,
             adapting: config
                 .cpu_budget
                 .and_then(|budget| Adapting::new(&config.encoder, budget, now)),

@@ -2,6 +2,7 @@
 
 use super::recalling::Back;
 use super::*;
+use crate::encode_job::Divides;
 
 /// Content that [`Session::transmit`] encodes in one call, in bytes: repeats become so short that
 /// their frames alone would be no limit.
@@ -35,7 +36,10 @@ impl Session {
     ) -> Option<EncodeJob> {
         // Time without traffic refills the CPU budget, too.
         self.spent(Duration::ZERO, now);
-        let job = self.append(lane, limit, now, out);
+        let mut job = self.append(lane, limit, now, out);
+        if let Some(job) = &mut job {
+            job.divides = self.divides(lane, job.content());
+        }
         self.note_memory();
         job
     }
@@ -43,23 +47,20 @@ impl Session {
     /// Takes back a job that was run. What it wrote is at the end of `out`; it is removed if the
     /// transport that it was for is gone, and the block follows on the next one.
     pub fn encoded(&mut self, job: EncodeJob, now: Instant, out: &mut Vec<u8>) {
-        if let Some(chooser) = &mut self.chooser {
-            chooser.encoded(job.content(), job.opened(), job.written, now);
-        }
-        if let Some(pace) = &mut self.pace {
-            pace.encoded(job.content(), now);
-        }
+        self.note_time(job.content(), job.opened(), job.written, now);
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
         let sent = job.result.is_ok().then(|| self.count_sent(id, &job));
+        if let Some(sent) = sent {
+            self.meter(id, sent);
+        }
         let start = out.len().saturating_sub(written);
-        match self.outgoing.take_back(job) {
+        let is_current = self.is_current(lane, transport);
+        match self.outgoing.take_back(job, sent, is_current) {
             Ok((encoded, stream)) => {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stream = stream;
                 }
                 let state = &mut self.lanes[lane];
-                let is_current =
-                    self.ended.is_none() && state.is_up() && state.transport() == transport;
                 match encoded {
                     Encoded::Current(block) if is_current => {
                         state.wrote_block(id, block);
@@ -83,7 +84,7 @@ impl Session {
     }
 
     /// Counts a block that was encoded, and why it was not reduced. Returns what it was.
-    fn count_sent(&mut self, id: FlowId, job: &EncodeJob) -> SentBlock {
+    pub(super) fn count_sent(&mut self, id: FlowId, job: &EncodeJob) -> SentBlock {
         let mut flow = self.flows.get_mut(&id);
         let is_encrypted = flow.as_mut().is_some_and(|flow| {
             *flow.is_encrypted.get_or_insert_with(|| begins_encrypted(&job.content))
@@ -94,9 +95,6 @@ impl Session {
             Residue::Encrypted => self.counters.encrypted_bytes += block.unmatched(),
             Residue::Incompressible => self.counters.incompressible_bytes += block.unmatched(),
             Residue::Small => self.counters.small_bytes += block.unmatched(),
-        }
-        if let Some(meter) = flow.and_then(|flow| flow.meter.as_ref()) {
-            meter.sent(block);
         }
         block
     }
@@ -132,8 +130,17 @@ impl Session {
         let (start, mut content) = (out.len(), 0);
         while let Some(mut job) = self.fill(lane, start + limit, now, out) {
             content += job.content();
-            job.run(out);
-            self.encoded(job, now, out);
+            if job.divides() == Divides::Must {
+                job.find();
+                let mut next = if self.found(job, now) { self.next_write(now) } else { None };
+                while let Some(mut job) = next {
+                    job.run();
+                    next = self.written(job, now);
+                }
+            } else {
+                job.run(out);
+                self.encoded(job, now, out);
+            }
             if content >= MOST_CONTENT {
                 break;
             }
@@ -174,7 +181,8 @@ impl Session {
             Message::Ack(count).write(out);
         }
         self.write_report(now, out);
-        if !self.send_counted(lane, limit, out) {
+        self.append_written(lane, limit, now, out);
+        if self.lanes[lane].writing() == 0 && !self.send_counted(lane, limit, out) {
             return None;
         }
         if let Some(limit) = self.log_limit.take_unsent() {
@@ -193,21 +201,25 @@ impl Session {
             {
                 self.begin_log();
             }
-            if out.len() >= limit || !self.send_counted(lane, limit, out) || self.ended.is_some() {
+            let writes = self.lanes[lane].writing() > 0;
+            if out.len() >= limit
+                || !(writes || self.send_counted(lane, limit, out))
+                || self.ended.is_some()
+            {
                 return None;
             }
             // The block that is being encoded may be of this lane and, if its transport was
             // replaced meanwhile, goes out before what its flow sends next.
-            if self.outgoing.is_lent() {
+            if self.outgoing.is_busy() || (writes && !self.may_add(lane)) {
                 return None;
             }
-            if self.next_control(lane) {
+            if !writes && self.next_control(lane) {
                 continue;
             }
             if self.wants_resize() {
                 return None;
             }
-            match self.recall(lane, out) {
+            match if writes { Back::Nothing } else { self.recall(lane, out) } {
                 Back::Nothing => {}
                 Back::Done => continue,
                 Back::Stalled => return None,
@@ -341,6 +353,9 @@ impl Session {
             if self.outgoing.recalls() && self.look_on_disk(lane, id, now, out) && !recalls {
                 continue;
             }
+            if recalls && self.lanes[lane].writing() > 0 {
+                return Next::Nothing;
+            }
             if recalls {
                 match self.recall_block(lane, id, now, out) {
                     true => return Next::Recalled,
@@ -366,7 +381,7 @@ impl Session {
             let stream = std::mem::replace(&mut flow.stream, blank);
             let more = self.queued > len;
             let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
-            let hurries = self.pace.as_mut().is_some_and(|pace| pace.take(now));
+            let hurries = self.pace.take(now) && self.config.hurries;
             let lent = self.outgoing.lend(task, stream, &mut flow.send, len, explicit, opens);
             let (mut job, release) = match lent {
                 Ok(lent) => lent,

@@ -235,6 +235,7 @@ impl Session {
         let log = self.random.next();
         let [.., low, high] = self.config.random;
         let key = fingerprint_key([low, high], log);
+        self.lanes.iter_mut().for_each(Lane::give_up_writing);
         if let Err(error) = self.outgoing.begin(log, key, size) {
             self.end(error.into());
             return None;

@@ -8,15 +8,15 @@ use oncewire_testkit::content::incompressible as noise;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-fn config(random: u64) -> Config {
+pub(crate) fn config(random: u64) -> Config {
     Config { log: 4 * SMALLEST_LOG, random: [random, 2, 3, 4], ..Config::default() }
 }
 
 /// Two ends of a session with one lane.
-struct Pair {
-    client: Session,
-    server: Session,
-    now: Instant,
+pub(crate) struct Pair {
+    pub(crate) client: Session,
+    pub(crate) server: Session,
+    pub(crate) now: Instant,
 }
 
 impl Pair {
@@ -24,7 +24,7 @@ impl Pair {
         Pair::of(config(1), config(2))
     }
 
-    fn of(client: Config, server: Config) -> Pair {
+    pub(crate) fn of(client: Config, server: Config) -> Pair {
         #[expect(clippy::disallowed_methods, reason = "a test needs a time to start from")]
         let now = Instant::now();
         let mut client = Session::connect(client.build().unwrap(), None, now);
@@ -39,7 +39,7 @@ impl Pair {
     }
 
     /// Both ends send until neither has anything to send.
-    fn exchange(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         loop {
             let (mut there, mut back) = (Vec::new(), Vec::new());
             self.client.transmit(0, 1 << 20, self.now, &mut there);
@@ -59,13 +59,29 @@ impl Pair {
     }
 
     /// Both ends send what is due after a while: acknowledgements.
-    fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         self.now += Duration::from_millis(30);
         self.exchange();
     }
 
+    /// Both sessions end, and others go on with their logs.
+    pub(crate) fn begin_again(self, config: impl Fn(u64) -> Config) -> Pair {
+        let Pair { client, server, now } = self;
+        let mut client =
+            Session::connect(config(3).build().unwrap(), Some(client.into_logs()), now);
+        client.attach(0, now);
+        let mut hello = Vec::new();
+        client.transmit(0, 1 << 20, now, &mut hello);
+        let (hello, _) = Hello::read(&hello).unwrap().unwrap();
+        let (logs, config) = (Some(server.into_logs()), config(4).build().unwrap());
+        let server = Session::accept_new(config, logs, &hello, now).unwrap();
+        let mut pair = Pair { client, server, now };
+        pair.exchange();
+        pair
+    }
+
     /// The transport is lost and replaced.
-    fn reconnect(&mut self) {
+    pub(crate) fn reconnect(&mut self) {
         self.client.detach(0, self.now);
         self.server.detach(0, self.now);
         self.client.attach(0, self.now);
@@ -76,7 +92,7 @@ impl Pair {
         self.server.accept_lane(&hello, self.now).unwrap();
     }
 
-    fn received(&mut self, flow: FlowId) -> (Vec<u8>, bool) {
+    pub(crate) fn received(&mut self, flow: FlowId) -> (Vec<u8>, bool) {
         let mut bytes = Vec::new();
         loop {
             match self.server.read(flow) {
@@ -254,13 +270,17 @@ fn compressed_content_is_not_opened_where_that_is_slower_than_sending_it() {
     }
 }
 
+/// So many bytes in words of 3 to 10 letters, so that there are short repeats to seek.
+pub(crate) fn words(len: usize) -> Vec<u8> {
+    let letters = noise(7, 4 << 10).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();
+    let choices = noise(8, len / 3);
+    let word = |choice: u8| &letters[usize::from(choice) * 16..][..3 + usize::from(choice % 8)];
+    choices.iter().flat_map(|&choice| word(choice)).copied().take(len).collect()
+}
+
 #[test]
 fn an_end_that_is_slower_than_its_link_codes_at_level_1() {
-    // Words of 3 to 10 letters, so that there are short repeats to seek.
-    let letters = noise(7, 4 << 10).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();
-    let choices = noise(8, 1 << 20);
-    let word = |choice: u8| &letters[usize::from(choice) * 16..][..3 + usize::from(choice % 8)];
-    let content: Vec<u8> = choices.iter().flat_map(|&choice| word(choice)).copied().collect();
+    let content = words(6 << 20);
     let send = |hurries: bool, link: u64| {
         let side = |random| Config { log: 32 << 20, hurries, ..config(random) };
         sent_over(side, &content, |job| 4 * job.content() as u64, link)

@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod adapting;
+mod apart;
 mod close;
 mod domain_lengths;
 mod domains;

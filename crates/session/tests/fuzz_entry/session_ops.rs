@@ -2,7 +2,7 @@
 //! what was written.
 
 use super::{BUDGET, Input, base, config};
-use oncewire_session::{Event, FlowId, Hello, Read, ResetCode, Session, Settings};
+use oncewire_session::{Event, FlowId, Hello, Read, ResetCode, Session, Settings, WriteJob};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ struct Pair {
     /// What an end wrote on a flow, and how much of it was read.
     content: BTreeMap<(FlowId, usize), (Vec<u8>, usize)>,
     flows: Vec<FlowId>,
+    /// A frame of each end that is being written.
+    writing: [Option<WriteJob>; 2],
     now: Instant,
 }
 
@@ -82,6 +84,34 @@ impl Pair {
         self.events();
     }
 
+    /// Finds a block whose frame is written later.
+    fn find(&mut self, lane: usize, end: usize) {
+        let Some(wires) = &mut self.wires[lane] else { return };
+        let Some(session) = &mut self.ends[end] else { return };
+        let mut out = Vec::new();
+        let job = session.fill(lane, 1 << 16, self.now, &mut out);
+        if let Some(mut job) = job {
+            job.find();
+            if session.found(job, self.now) {
+                assert!(self.writing[end].is_none(), "two would write");
+                self.writing[end] = session.next_write(self.now);
+            }
+        }
+        session.sent(lane, 0, self.now, &mut out);
+        wires[end].extend(out);
+        self.events();
+    }
+
+    /// Writes a frame.
+    fn write(&mut self, end: usize) {
+        let Some(mut job) = self.writing[end].take() else { return };
+        job.run();
+        if let Some(session) = &mut self.ends[end] {
+            self.writing[end] = session.written(job, self.now);
+        }
+        self.events();
+    }
+
     fn events(&mut self) {
         for end in 0..2 {
             while let Some(event) = self.ends[end].as_mut().and_then(Session::poll_event) {
@@ -132,6 +162,7 @@ pub(crate) fn run(input: &[u8]) {
         wires: vec![None; lanes],
         content: BTreeMap::new(),
         flows: Vec::new(),
+        writing: [None, None],
         now,
     };
     pair.attach(0);
@@ -189,6 +220,8 @@ pub(crate) fn run(input: &[u8]) {
                     session.set_log_limit(1 << 20, pair.now).expect("a size in range");
                 }
             }
+            (12, _) => pair.find(lane, end),
+            (13, _) => pair.write(end),
             _ => {
                 let len = 1 + input.u16();
                 pair.carry(lane, end, len);
@@ -205,7 +238,7 @@ pub(crate) fn run(input: &[u8]) {
 
 /// Inputs to start from.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let steps: [&[u8]; 10] = [
+    let steps: [&[u8]; 12] = [
         &[15, 0xff, 0x10, 31, 0xff, 0x10],
         &[2, 3, 0xff, 0x7f, 15, 0xff, 0xff, 15, 0xff, 0xff],
         &[18, 19, 0xff, 3, 31, 0xff, 0xff, 31, 0xff, 0xff],
@@ -216,6 +249,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         &[11, 27, 15, 0xff, 1, 31, 0xff, 1],
         &[10, 0xff, 0x20, 15, 0xff, 0xff, 31, 0xff, 0xff],
         &[9, 15, 0xff, 0xff],
+        &[3, 0xff, 0x7f, 12, 12, 13, 15, 0xff, 0xff, 13, 15, 0xff, 0xff],
+        &[3, 0xff, 0x7f, 12, 1, 0, 15, 0xff, 0xff, 31, 0xff, 0xff, 13, 15, 0xff, 0xff],
     ];
     let mut seeds = Vec::new();
     for first in 0..12usize {

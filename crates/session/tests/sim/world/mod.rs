@@ -11,7 +11,7 @@ use crate::profile::Profile;
 use crate::script::{Fault, FlowScript, HalfScript, MS, SECOND, Script, Time};
 use crate::wire;
 use oncewire_session::{
-    Budget, Counters, DecodeJob, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId,
+    Budget, Counters, DecodeJob, EncodeJob, FlowId, Logs, ResetCode, Session, SessionId, WriteJob,
 };
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -25,6 +25,8 @@ enum Job {
     Lost(usize, usize),
     /// A block of an end was encoded.
     Encoded(usize),
+    /// A frame of an end was written.
+    Written(usize),
     /// A block of an end was decoded.
     Decoded(usize),
     /// The deadline of an end's session.
@@ -152,6 +154,8 @@ struct End {
     had_log: bool,
     /// A block that is being encoded while other things happen.
     encoding: Option<Encoding>,
+    /// A frame that is being written while other things happen, and its session.
+    writing: Option<(SessionId, WriteJob)>,
     /// A block that is being decoded while other things happen, and its session.
     decoding: Option<(SessionId, DecodeJob)>,
     /// When the session began, and the REPORTs that it has sent.
@@ -218,6 +222,10 @@ pub(crate) struct Summary {
     /// transport was gone.
     pub(crate) apart: u64,
     pub(crate) apart_lost: u64,
+    /// Frames that were written while other things happened, and those whose search took place
+    /// meanwhile.
+    pub(crate) written_apart: u64,
+    pub(crate) overtaken: u64,
     /// Blocks that were decoded while other things happened.
     pub(crate) decoded_apart: u64,
     /// Ends that were killed, and logs that came back from disk.
@@ -243,6 +251,8 @@ impl std::ops::AddAssign for Summary {
         self.waits += more.waits;
         self.apart += more.apart;
         self.apart_lost += more.apart_lost;
+        self.written_apart += more.written_apart;
+        self.overtaken += more.overtaken;
         self.decoded_apart += more.decoded_apart;
         self.crashes += more.crashes;
         self.restored += more.restored;
@@ -369,6 +379,7 @@ impl World {
             Job::Arrive(link, sender) => self.arrive(link, sender),
             Job::Lost(link, end) => self.lost(link, end),
             Job::Encoded(end) => self.encoded(end),
+            Job::Written(end) => self.written(end),
             Job::Decoded(end) => self.decoded(end),
             Job::Timer(end) => self.timer(end),
             Job::Connect(lane, generation) => self.connect(lane, generation),

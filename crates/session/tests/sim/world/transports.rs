@@ -3,7 +3,7 @@
 use super::{Encoding, Job, Link, World};
 use crate::script::{CLIENT, MS, SECOND, SERVER};
 use crate::wire;
-use oncewire_session::{Answer, Config, Hello, Refused, Session};
+use oncewire_session::{Answer, Config, Divides, Hello, Refused, Session, WriteJob};
 
 impl World {
     /// The client dials for a lane.
@@ -93,14 +93,26 @@ impl World {
         else {
             return;
         };
-        job.run(&mut out);
+        let divides = job.divides() == Divides::Must || self.dice.one_in(2);
+        if divides {
+            job.find()
+        } else {
+            job.run(&mut out)
+        }
         let is_current = self.ends[end].links.get(lane).copied().flatten() == Some(link);
         self.summary.apart_lost += u64::from(!is_current);
+        self.summary.overtaken += u64::from(divides && self.ends[end].writing.is_some());
         let Some(session) = self.ends[end].session.as_mut().filter(|session| session.id() == id)
         else {
             return;
         };
-        session.encoded(job, now, &mut out);
+        if !divides {
+            session.encoded(job, now, &mut out);
+        } else if session.found(job, now) {
+            let next = session.next_write(now);
+            self.begin_write(end, next);
+        }
+        let Some(session) = &mut self.ends[end].session else { return };
         if is_current {
             session.sent(lane, 0, now, &mut out);
             if !out.is_empty() {
@@ -110,6 +122,31 @@ impl World {
         self.settle(end);
         self.pump(end, lane, false);
         self.settle(end);
+    }
+
+    /// A frame is written while other things happen.
+    fn begin_write(&mut self, end: usize, job: Option<WriteJob>) {
+        let session = self.ends[end].session.as_ref().map(Session::id);
+        self.ends[end].writing = session.zip(job);
+        if self.ends[end].writing.is_some() {
+            self.summary.written_apart += 1;
+            let most = if self.dice.one_in(8) { 500 * MS } else { 20 * MS };
+            let delay = self.dice.within(0..most);
+            self.after(delay, Job::Written(end));
+        }
+    }
+
+    /// A frame was written without the session, which gets its writer back.
+    pub(super) fn written(&mut self, end: usize) {
+        let now = self.instant();
+        let Some((id, mut job)) = self.ends[end].writing.take() else { return };
+        job.run();
+        if let Some(session) = self.ends[end].session.as_mut().filter(|session| session.id() == id)
+        {
+            let next = session.written(job, now);
+            self.begin_write(end, next);
+            self.settle(end);
+        }
     }
 
     /// Puts bytes, which are whole messages, on a transport.
