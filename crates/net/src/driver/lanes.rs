@@ -1,10 +1,11 @@
 //! Lanes on transports: a reader and a writer for each.
 
+use super::writers::{Busy, Permit};
 use super::{CLOSE_TIME, Driver, DriverState, LaneDown, LaneSignals, quiet};
 use crate::log_limit::LogLimit;
 use crate::transport::{Path, Transport, TransportEnd};
 use cpu_time::ThreadTime;
-use oncewire_session::{Answer, Config, DecodeJob, EncodeJob, Hello, Refused, Session};
+use oncewire_session::{Answer, Config, DecodeJob, Divides, EncodeJob, Hello, Refused, Session};
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -375,18 +376,24 @@ impl Driver {
                     None => return true,
                 }
             };
+            let permit = if job.divides() == Divides::No { None } else { Permit::get() };
+            // With others before it, its frame is not for `buffer`.
+            let divides = permit.is_some() || job.divides() == Divides::Must;
             if self.encodes_slowly.load(Ordering::Relaxed) {
                 // Even if nobody waits for it any more, the job is run to its end, and the session
                 // gets its encoder back.
                 let mut out = std::mem::take(buffer);
-                let running = tokio::task::spawn_blocking(move || (job.run(&mut out), out));
+                let running = tokio::task::spawn_blocking(move || {
+                    let more = if divides { job.find(permit) } else { job.run(&mut out) };
+                    (more, out)
+                });
                 // A panic has ended the session.
                 let Ok((more, out)) = running.await else { return false };
                 content += more;
                 *buffer = out;
                 continue;
             }
-            content += job.run(buffer);
+            content += if divides { job.find(permit) } else { job.run(buffer) };
             if turn.elapsed() >= TURN {
                 tokio::task::yield_now().await;
                 *turn = Instant::now();
@@ -410,6 +417,7 @@ impl LentDecoder<'_> {
     /// Decodes the frame. Returns the bytes of the block.
     fn run(&mut self) -> usize {
         let Some(job) = &mut self.job else { return 0 };
+        let _busy = Busy::begin();
         job.run();
         job.content()
     }
@@ -442,12 +450,38 @@ struct Lent {
 }
 
 impl Lent {
+    fn divides(&self) -> Divides {
+        self.job.as_ref().map_or(Divides::No, EncodeJob::divides)
+    }
+
+    /// Finds what the block repeats, returns the encoder, and sees to it that the frame is written.
+    /// Returns the bytes of content.
+    fn find(&mut self, permit: Option<Permit>) -> usize {
+        let Some(job) = &mut self.job else { return 0 };
+        let content = job.content();
+        let clock = Instant::now();
+        {
+            let _busy = Busy::begin();
+            job.find();
+        }
+        let now = Instant::now();
+        self.driver.encodes_slowly.store(now - clock > SLOW, Ordering::Relaxed);
+        let Some(job) = self.job.take() else { return 0 };
+        if self.driver.with(|session| session.found(job, now)) == Some(true) {
+            self.driver.write_apart(permit);
+        }
+        content
+    }
+
     /// Encodes the block, appends its message and returns the encoder. Returns the bytes of content.
     fn run(&mut self, buffer: &mut Vec<u8>) -> usize {
         let Some(job) = &mut self.job else { return 0 };
         let content = job.content();
         let (begun, clock) = (self.driver.counts_cpu.then(ThreadTime::now), Instant::now());
-        job.run(buffer);
+        {
+            let _busy = Busy::begin();
+            job.run(buffer);
+        }
         let (cpu, now) = (begun.map(|begun| begun.elapsed()), Instant::now());
         self.driver.encodes_slowly.store(now - clock > SLOW, Ordering::Relaxed);
         let job = self.job.take();

@@ -10,6 +10,7 @@ mod quiet;
 mod signals;
 #[cfg(unix)]
 mod stored;
+mod writers;
 
 pub(crate) use signals::{FlowSignals, OpenedFlow};
 
