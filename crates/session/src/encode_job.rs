@@ -133,6 +133,11 @@ impl EncodeJob {
         self.divides
     }
 
+    /// Whether its literals are coded at level 1, whatever the level of the session.
+    pub fn hurries(&self) -> bool {
+        self.hurries
+    }
+
     fn prepare(&mut self) {
         self.encoder.set_explicit_offsets(self.explicit);
         self.encoder.set_opening(self.opens);

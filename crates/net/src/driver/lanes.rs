@@ -376,7 +376,7 @@ impl Driver {
                     None => return true,
                 }
             };
-            let permit = if job.divides() == Divides::No { None } else { Permit::get() };
+            let permit = job.permit();
             // With others before it, its frame is not for `buffer`.
             let divides = permit.is_some() || job.divides() == Divides::Must;
             if self.encodes_slowly.load(Ordering::Relaxed) {
@@ -452,6 +452,12 @@ struct Lent {
 impl Lent {
     fn divides(&self) -> Divides {
         self.job.as_ref().map_or(Divides::No, EncodeJob::divides)
+    }
+
+    /// Lets another thread write the frame, where that pays.
+    fn permit(&self) -> Option<Permit> {
+        let job = self.job.as_ref().filter(|job| job.divides() != Divides::No)?;
+        Permit::get(job.hurries())
     }
 
     /// Finds what the block repeats, returns the encoder, and sees to it that the frame is written.

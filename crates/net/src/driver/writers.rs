@@ -2,7 +2,10 @@
 //!
 //! That takes a processor that nothing else needs. So it is done for sessions that encode for most of
 //! their time, as long as a processor is left beside those on which sessions of this process encode
-//! and decode, and by no more threads than half of the processors.
+//! and decode, and by no more threads than half of the processors. At level 1 a frame takes little
+//! more time to write than to hand over, so two processors have to be left: with two that other
+//! programs used as well, new content took 4 to 10 % more time otherwise, and 0.81 to 0.98 of the time
+//! at level 3 (docs/PERFORMANCE.md, "Beside stunnel").
 
 use super::Driver;
 use oncewire_session::{Session, WriteJob};
@@ -52,14 +55,15 @@ impl Drop for Busy {
 pub(super) struct Permit(&'static Permits);
 
 impl Permit {
-    /// For a thread that is about to encode. `None` if there are enough threads that write, or if
-    /// others keep the processors busy.
-    pub(super) fn get() -> Option<Permit> {
-        Permit::of(&PERMITS)
+    /// For a thread that is about to encode, at level 1 if it `hurries`. `None` if there are enough
+    /// threads that write, or if others keep the processors busy.
+    pub(super) fn get(hurries: bool) -> Option<Permit> {
+        Permit::of(&PERMITS, hurries)
     }
 
-    fn of(permits: &'static Permits) -> Option<Permit> {
-        if permits.busy.load(Ordering::Relaxed) + 2 > permits.processors {
+    fn of(permits: &'static Permits, hurries: bool) -> Option<Permit> {
+        let own = if hurries { 3 } else { 2 };
+        if permits.busy.load(Ordering::Relaxed) + own > permits.processors {
             return None;
         }
         let more = |used| (used < permits.processors / 2).then_some(used + 1);
@@ -133,20 +137,21 @@ mod tests {
     #[test]
     fn no_more_threads_write_than_there_are_permits() {
         static FOUR: Permits = Permits::new(4);
-        let permits = [Permit::of(&FOUR), Permit::of(&FOUR)];
-        assert!(permits.iter().all(Option::is_some) && Permit::of(&FOUR).is_none());
+        let permits = [Permit::of(&FOUR, false), Permit::of(&FOUR, true)];
+        assert!(permits.iter().all(Option::is_some) && Permit::of(&FOUR, false).is_none());
         drop(permits);
-        assert!(Permit::of(&FOUR).is_some());
+        assert!(Permit::of(&FOUR, false).is_some());
         static ONE: Permits = Permits::new(1);
-        assert!(Permit::of(&ONE).is_none());
+        assert!(Permit::of(&ONE, false).is_none());
     }
 
     #[test]
     fn nothing_is_written_apart_where_all_processors_are_busy() {
         static TWO: Permits = Permits::new(2);
         let other = Busy::of(&TWO);
-        assert!(Permit::of(&TWO).is_none(), "this thread and the other one");
+        assert!(Permit::of(&TWO, false).is_none(), "this thread and the other one");
         drop(other);
-        assert!(Permit::of(&TWO).is_some());
+        assert!(Permit::of(&TWO, true).is_none(), "it is not worth the last one");
+        assert!(Permit::of(&TWO, false).is_some());
     }
 }
