@@ -2,7 +2,7 @@
 
 use super::recalled::{ALL, Disk, MIB, Pair};
 use oncewire_codec::Sharing;
-use oncewire_session::{FetchId, FlowId, Owner, Read, Side, StoreFor};
+use oncewire_session::{FetchId, FlowId, Owner, Read, Session, Side, StoreFor};
 use oncewire_testkit::content::incompressible;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,6 +33,25 @@ struct World {
     /// How long a read takes, for each end.
     latency: [Duration; 2],
     wire: usize,
+    /// Blocks are searched before the frames of those before them are written.
+    apart: bool,
+}
+
+/// Appends what a session has to send, whose frames are written when no other block can be found.
+fn transmit_apart(session: &mut Session, limit: usize, now: Instant, out: &mut Vec<u8>) {
+    let mut writing = None;
+    loop {
+        while let Some(mut job) = session.fill(0, limit, now, out) {
+            job.find();
+            if session.found(job, now) {
+                writing = session.next_write(now);
+            }
+        }
+        let Some(mut job) = writing.take() else { break };
+        job.run();
+        writing = session.written(job, now);
+    }
+    session.sent(0, 0, now, out);
 }
 
 impl World {
@@ -43,7 +62,8 @@ impl World {
 
     fn of(mut pair: Pair, rate: f64, latency: [Duration; 2]) -> World {
         pair.ends.iter_mut().for_each(|end| end.disk = Disk::Waits);
-        let mut world = World { pair, ways: Default::default(), rate, latency, wire: 0 };
+        let ways = Default::default();
+        let mut world = World { pair, ways, rate, latency, wire: 0, apart: false };
         // Until both ends know the round trip.
         for nth in 0..12 {
             world.upload(&incompressible(100 + nth, 2000));
@@ -80,7 +100,11 @@ impl World {
             let waiting = (free - now).as_secs_f64() * self.rate;
             if waiting < BUFFER as f64 {
                 let mut out = Vec::new();
-                this.session.transmit(0, BUFFER, now, &mut out);
+                if self.apart {
+                    transmit_apart(&mut this.session, BUFFER, now, &mut out);
+                } else {
+                    this.session.transmit(0, BUFFER, now, &mut out);
+                }
                 if !out.is_empty() {
                     self.wire += out.len();
                     let free = free + Duration::from_secs_f64(out.len() as f64 / self.rate);
@@ -261,4 +285,22 @@ fn looks_that_find_much_leave_nothing_out() {
         world.upload(&shuffled).1
     });
     assert!(wire[0] < content.len() / 2 && wire[1] < wire[0] * 11 / 10, "{wire:?}");
+}
+
+/// A block does not go before what was read for it, even while the frames of those before it are
+/// written.
+#[test]
+fn blocks_that_are_found_early_refer_to_what_was_read_for_them() {
+    let content = incompressible(8, 8 * MIB);
+    let mut edited = content.clone();
+    edited.iter_mut().step_by(3_000).for_each(|byte| *byte ^= 1);
+    let wire = [false, true].map(|apart| {
+        let pair = Pair::with_log(4 * MIB as u64, ALL, StoreFor::Bytes);
+        let mut world = World::of(pair, FAST * 20.0, [MS * 20; 2]);
+        world.upload(&content);
+        world.upload(&incompressible(9, 8 * MIB));
+        world.apart = apart;
+        world.upload(&edited).1
+    });
+    assert!(wire[0] < content.len() / 8 && wire[1] < wire[0] * 21 / 20, "{wire:?}");
 }
