@@ -1,7 +1,8 @@
 //! A block that is encoded without the session.
 //!
 //! Encoding takes up to milliseconds, and the session is behind the driver's lock. So the session
-//! does not encode: it lends its encoder with a block, and takes both back with the frame.
+//! does not encode: it lends its encoder with a block, and takes both back with the frame, or with
+//! what was found, if the frame is a [`WriteJob`](crate::WriteJob) of its own.
 
 use crate::flow::FlowId;
 use crate::message::Message;
@@ -62,9 +63,10 @@ pub struct EncodeJob {
     pub(crate) reset: bool,
     explicit: bool,
     /// Whether to look inside compressed content.
-    opens: bool,
+    pub(crate) opens: bool,
     /// Whether to code at level 1.
     pub(crate) hurries: bool,
+    /// See [`EncodeJob::divides`].
     pub(crate) divides: Divides,
     /// [`EncodeJob::find`] was called.
     pub(crate) is_found: bool,

@@ -123,12 +123,8 @@ pub(crate) struct Chooser {
     cost_at: Option<Instant>,
     /// Bytes that were written and that keep the link busy.
     queue: f64,
-    /// When a block was last taken or encoded, and whether more waited.
+    /// When a block was last taken, searched or written, and whether more waited.
     last: Option<(Instant, bool)>,
-    /// Blocks that were taken and are not encoded yet: more than one where frames are written apart.
-    taken: u32,
-    /// Whether the last block was to be opened.
-    opens: bool,
     /// Bytes that went out, up to [`UNKNOWN`].
     sent: u64,
     /// Content that opening held up since the rate was measured; how much of that leads to a trial.
@@ -150,8 +146,6 @@ impl Chooser {
             cost_at: None,
             queue: 0.0,
             last: None,
-            taken: 0,
-            opens: true,
             sent: 0,
             held: 0,
             again: SOON,
@@ -159,12 +153,13 @@ impl Chooser {
         }
     }
 
-    /// A block is taken: whether to open it. `more` says whether other content waits behind it.
-    pub(crate) fn take(&mut self, more: bool, now: Instant) -> bool {
+    /// A block is taken: whether to open it. `more` says whether other content waits behind it, and
+    /// `is_writing` whether frames of others are being written.
+    pub(crate) fn take(&mut self, more: bool, is_writing: bool, now: Instant) -> bool {
         let pause = self.last.map(|(end, waited)| (now.saturating_duration_since(end), waited));
         match pause {
             // Something was being encoded.
-            Some((took, _)) if self.taken > 0 => self.spend(took),
+            Some((took, _)) if is_writing => self.spend(took),
             // Nobody waited, or this is the first block: time begins now.
             None => self.begin(false),
             Some((pause, false)) if pause > IDLE => {
@@ -179,9 +174,7 @@ impl Chooser {
         }
         let rests = pause.is_none_or(|(pause, waited)| pause > PAUSE && !waited) && !more;
         self.last = Some((now, more));
-        self.taken += 1;
-        self.opens = if self.trial.is_some() { false } else { rests || self.pays() };
-        self.opens
+        self.trial.is_none() && (rests || self.pays())
     }
 
     /// Time went by while something was encoded.
@@ -190,23 +183,18 @@ impl Chooser {
         self.stretch.time += took;
     }
 
-    /// A block that was taken is encoded: `len` bytes, `opened` of them opened. Its message is `sent`
-    /// bytes long.
-    pub(crate) fn encoded(&mut self, len: usize, opened: u64, sent: usize, now: Instant) {
-        let Some((begun, more)) = self.last else { return };
+    /// Notes the time since a block was last taken, searched or written.
+    fn pass(&mut self, now: Instant) -> Option<Duration> {
+        let (begun, more) = self.last?;
         self.last = Some((now, more));
-        self.taken = self.taken.saturating_sub(1);
-        let (took, len, sent) = (now.saturating_duration_since(begun), len as u64, sent as u64);
+        let took = now.saturating_duration_since(begun);
         self.spend(took);
-        self.queue = MOST_QUEUE.min(self.queue + sent as f64);
-        self.sent = UNKNOWN.min(self.sent + sent.max(len / 4));
-        self.stretch.content += len;
-        self.stretch.opened += opened;
-        self.stretch.wire += sent;
-        self.stretch.plain &= !self.opens;
-        if let Some(Trial(content)) = &mut self.trial {
-            *content += len;
-        }
+        Some(took)
+    }
+
+    /// The block that was taken last was searched: `len` bytes, `opened` of them opened.
+    pub(crate) fn searched(&mut self, len: usize, opened: u64, now: Instant) {
+        let (Some(took), len) = (self.pass(now), len as u64) else { return };
         if opened * 2 > len {
             if self.cost.0 >= RECENT {
                 self.cost = (self.cost.0 / 2, self.cost.1 / 2);
@@ -216,6 +204,28 @@ impl Chooser {
             self.unopened = 0;
         } else {
             self.unopened += len;
+        }
+    }
+
+    /// The message of a block that was searched is `sent` bytes long. `opens` says whether it was to
+    /// be opened.
+    pub(crate) fn written(
+        &mut self,
+        len: usize,
+        opened: u64,
+        sent: usize,
+        opens: bool,
+        now: Instant,
+    ) {
+        let (Some(_), len, sent) = (self.pass(now), len as u64, sent as u64) else { return };
+        self.queue = MOST_QUEUE.min(self.queue + sent as f64);
+        self.sent = UNKNOWN.min(self.sent + sent.max(len / 4));
+        self.stretch.content += len;
+        self.stretch.opened += opened;
+        self.stretch.wire += sent;
+        self.stretch.plain &= !opens;
+        if let Some(Trial(content)) = &mut self.trial {
+            *content += len;
         }
         if self.stretch.content >= WINDOW && !self.stretch.is_held_up() {
             self.not_held_up(now);
@@ -416,10 +426,15 @@ mod tests {
 
     /// The same, some time later.
     fn chosen_after(time: Duration, chooser: &mut Chooser, path: Path, content: u64) -> Sent {
+        let mut opens = false;
         send(path, content, |step, now| match step {
-            Step::Take(more) => chooser.take(more, now + time),
+            Step::Take(more) => {
+                opens = chooser.take(more, false, now + time);
+                opens
+            }
             Step::Encoded(opened, wire) => {
-                chooser.encoded(BLOCK as usize, opened, wire, now + time);
+                chooser.searched(BLOCK as usize, opened, now + time);
+                chooser.written(BLOCK as usize, opened, wire, opens, now + time);
                 false
             }
         })

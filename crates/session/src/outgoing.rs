@@ -427,7 +427,7 @@ impl Outgoing {
         self.is_lent = false;
         let opened = job.opened();
         let EncodeJob { task, log: id, encoder, stream, content, len, .. } = job;
-        let EncodeJob { context, reset, result, markers, is_found, .. } = job;
+        let EncodeJob { context, reset, opens, result, markers, is_found, .. } = job;
         let (block_len, domain) = (len, stream.domain());
         let len = len as u32;
         let current = self.log.as_mut().filter(|log| log.epoch.log == id);
@@ -451,7 +451,8 @@ impl Outgoing {
         }
         match sent.filter(|_| is_found && is_current && is_wanted) {
             Some(sent) => {
-                let found = FoundJob { task, content, len: block_len, context, reset, opened };
+                let len = block_len;
+                let found = FoundJob { task, content, len, context, reset, opened, opens };
                 self.queue_frame(found, block, sent);
             }
             None => self.keep_spare(content),

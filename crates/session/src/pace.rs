@@ -22,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HURRIES: u32 = 50;
 const RESTS: u32 = 30;
 
-/// Time that sessions which share a thread have spent encoding, together.
+/// Time that sessions which share a thread have spent encoding, together, whether on that thread or,
+/// where frames are written apart, beside it.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadLoad(Arc<AtomicU64>);
 
@@ -52,8 +53,6 @@ pub(crate) struct Pace {
     /// What the thread encodes, and how much that was at the last judgement.
     thread: ThreadLoad,
     judged: Duration,
-    /// Blocks that were taken and are not encoded yet: more than one where frames are written apart.
-    taken: u32,
     /// When the last one was taken or encoded, and what the thread had encoded then.
     last: Option<(Instant, Duration)>,
 }
@@ -75,9 +74,10 @@ impl Pace {
         self.hurries
     }
 
-    /// A block is taken: whether to hurry with it.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
-        if self.taken > 0 {
+    /// A block is taken: whether to hurry with it. `is_writing` says whether frames of others are
+    /// being written.
+    pub(crate) fn take(&mut self, is_writing: bool, now: Instant) -> bool {
+        if is_writing {
             self.encode(now);
         } else if let Some((last, load)) = self.last {
             let pause = now.saturating_duration_since(last);
@@ -89,12 +89,11 @@ impl Pace {
             }
             self.time += pause;
         }
-        self.taken += 1;
         self.last = Some((now, self.thread.get()));
         self.hurries
     }
 
-    /// Some block was being encoded since anything was noted.
+    /// Some block was being encoded since a block was last taken or encoded.
     fn encode(&mut self, now: Instant) {
         let Some((last, _)) = self.last else { return };
         let took = now.saturating_duration_since(last);
@@ -106,11 +105,10 @@ impl Pace {
 
     /// A block that was taken is encoded: `len` bytes.
     pub(crate) fn encoded(&mut self, len: usize, now: Instant) {
-        if self.taken == 0 {
+        if self.last.is_none() {
             return;
         }
         self.encode(now);
-        self.taken -= 1;
         let load = self.thread.get();
         self.content += len as u64;
         self.blocks += 1;
@@ -143,7 +141,7 @@ mod tests {
         let mut hurried = 0;
         for _ in 0..blocks {
             let begun = *now;
-            let hurries = pace.take(begun);
+            let hurries = pace.take(false, begun);
             hurried += u32::from(hurries);
             *now = begun + Duration::from_micros(encode[usize::from(hurries)]);
             pace.encoded(BLOCK, *now);

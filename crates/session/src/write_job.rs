@@ -19,6 +19,8 @@ pub struct WriteJob {
     pub(crate) sent: SentBlock,
     /// Bytes of it that were opened.
     pub(crate) opened: u64,
+    /// It was to be opened.
+    pub(crate) opens: bool,
     /// Which of a session's writers has its entropy context.
     pub(crate) generation: u64,
     pub(crate) writer: Option<Box<FrameWriter>>,

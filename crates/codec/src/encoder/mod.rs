@@ -338,7 +338,8 @@ impl Encoder {
     }
 
     /// Memory allocated so far: the whole log and table, although the system commits their pages as
-    /// they are touched, and the entropy contexts used so far. Never more than
+    /// they are touched, and the entropy contexts used so far; those of a writer that was taken, when it
+    /// was. Never more than
     /// [`EncoderBuilder::memory`](crate::EncoderBuilder::memory) says.
     pub fn memory(&self) -> EncoderMemory {
         let SearchMemory { log, table, scratch } = self.finder.past.memory();

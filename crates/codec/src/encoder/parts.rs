@@ -5,6 +5,7 @@ use super::{Encoder, FrameWriter, Tokens};
 use crate::chunks::Stream;
 use crate::entropy::Entropy;
 use crate::error::EncodeError;
+use crate::matcher::Match;
 use oncewire_kernels::Kernels;
 
 /// What a [`FrameWriter`] is made with.
@@ -113,6 +114,11 @@ impl Encoder {
 }
 
 impl Tokens {
+    /// Memory allocated so far, in bytes.
+    pub fn memory(&self) -> usize {
+        self.matches.capacity() * size_of::<Match>() + self.joined.capacity() + self.plan.memory()
+    }
+
     fn writes_much(&self) -> bool {
         let matched: usize = self.matches.iter().map(|found| found.len as usize).sum();
         self.dense && (self.block_len - matched.min(self.block_len)) * 16 > self.block_len

@@ -454,9 +454,9 @@ impl Lent {
         self.job.as_ref().map_or(Divides::No, EncodeJob::divides)
     }
 
-    /// Lets another thread write the frame, where that pays.
+    /// Lets another thread write the frame, where that pays and none does so already.
     fn permit(&self) -> Option<Permit> {
-        let job = self.job.as_ref().filter(|job| job.divides() != Divides::No)?;
+        let job = self.job.as_ref().filter(|job| job.divides() == Divides::Can)?;
         Permit::get(job.hurries())
     }
 
@@ -464,7 +464,7 @@ impl Lent {
     /// Returns the bytes of content.
     fn find(&mut self, permit: Option<Permit>) -> usize {
         let Some(job) = &mut self.job else { return 0 };
-        let content = job.content();
+        let (content, hurries) = (job.content(), job.hurries());
         let clock = Instant::now();
         {
             let _busy = Busy::begin();
@@ -474,7 +474,8 @@ impl Lent {
         self.driver.encodes_slowly.store(now - clock > SLOW, Ordering::Relaxed);
         let Some(job) = self.job.take() else { return 0 };
         if self.driver.with(|session| session.found(job, now)) == Some(true) {
-            self.driver.write_apart(permit);
+            // Whoever wrote the frames before may have just ended.
+            self.driver.write_apart(permit.or_else(|| Permit::get(hurries)));
         }
         content
     }

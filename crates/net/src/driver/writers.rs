@@ -1,7 +1,7 @@
 //! Frames that another thread writes while the session's thread searches the next blocks.
 //!
 //! That takes a processor that nothing else needs. So it is done for sessions that encode for most of
-//! their time, as long as a processor is left beside those on which sessions of this process encode
+//! their time, or whose threads do, as long as a processor is left beside those on which sessions of this process encode
 //! and decode, and by no more threads than half of the processors. At level 1 a frame takes little
 //! more time to write than to hand over, so two processors have to be left: with two that other
 //! programs used as well, new content took 4 to 10 % more time otherwise, and 0.81 to 0.98 of the time
@@ -82,9 +82,11 @@ impl Driver {
     /// Writes the frames of blocks that were found, on another thread if there is a permit.
     pub(super) fn write_apart(self: &Arc<Driver>, permit: Option<Permit>) {
         let Some(permit) = permit else { return self.write_frames() };
-        let driver = self.clone();
+        let mut writes = Writes(Some(self.clone()));
         tokio::task::spawn_blocking(move || {
-            driver.write_frames();
+            if let Some(driver) = writes.0.take() {
+                driver.write_frames();
+            }
             drop(permit);
         });
     }
@@ -96,6 +98,17 @@ impl Driver {
             let mut lent = LentWriter { driver: self, job: Some(job) };
             lent.run();
             next = lent.give_back();
+        }
+    }
+}
+
+/// A thread that is to write. If it never runs, nobody would, so the session ends.
+struct Writes(Option<Arc<Driver>>);
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        if let Some(driver) = self.0.take() {
+            driver.with(Session::encoder_lost);
         }
     }
 }

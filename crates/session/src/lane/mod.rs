@@ -540,9 +540,16 @@ impl Lane {
         self.outbox.queue_block(flow, block);
     }
 
-    /// A new block was taken from its flow, and its frame is yet to be written.
-    pub(crate) fn begin_writing(&mut self, flow: FlowId, block: BlockId, sent: SentBlock) {
-        self.unwritten.push(flow, block, sent);
+    /// A new block was taken from its flow, which ends in the log at `end`, and its frame is yet to
+    /// be written.
+    pub(crate) fn begin_writing(
+        &mut self,
+        flow: FlowId,
+        block: BlockId,
+        end: u64,
+        sent: SentBlock,
+    ) {
+        self.unwritten.push(flow, block, end, sent);
     }
 
     /// The message of a block is written. Returns whether the lane can go on.

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 struct Block {
     flow: FlowId,
     id: BlockId,
+    /// Where it ends in the log.
+    end: u64,
     /// The message, once it is written.
     message: Option<Vec<u8>>,
     sent: SentBlock,
@@ -19,6 +21,7 @@ struct Block {
 pub(crate) struct Written {
     pub(crate) flow: FlowId,
     pub(crate) id: BlockId,
+    pub(crate) end: u64,
     pub(crate) message: Vec<u8>,
     pub(crate) sent: SentBlock,
 }
@@ -28,8 +31,8 @@ pub(crate) struct Written {
 pub(super) struct Unwritten(VecDeque<Block>);
 
 impl Unwritten {
-    pub(super) fn push(&mut self, flow: FlowId, id: BlockId, sent: SentBlock) {
-        self.0.push_back(Block { flow, id, message: None, sent });
+    pub(super) fn push(&mut self, flow: FlowId, id: BlockId, end: u64, sent: SentBlock) {
+        self.0.push_back(Block { flow, id, end, message: None, sent });
     }
 
     /// The message of a block is written.
@@ -43,8 +46,8 @@ impl Unwritten {
     /// Takes the first block, if its message is written.
     pub(super) fn take(&mut self) -> Option<Written> {
         let message = self.0.front_mut()?.message.take()?;
-        let Block { flow, id, sent, .. } = self.0.pop_front()?;
-        Some(Written { flow, id, message, sent })
+        let Block { flow, id, end, sent, .. } = self.0.pop_front()?;
+        Some(Written { flow, id, end, message, sent })
     }
 
     /// Whether the first one is written.

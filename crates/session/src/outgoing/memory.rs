@@ -4,8 +4,8 @@ use super::Outgoing;
 use super::log::{SentBlock, SentLog};
 use crate::config::encoder_of;
 use crate::recall::Recall;
-use oncewire_codec::EncoderMemory;
 use oncewire_codec::matcher::MatchStats;
+use oncewire_codec::{EncoderMemory, Tokens};
 
 /// Bytes that become resident when one byte of a large buffer is touched, on systems with huge
 /// pages.
@@ -37,6 +37,8 @@ impl Outgoing {
         self.log.as_ref().map_or(0, of)
             + self.store.memory()
             + self.recall.as_ref().map_or(0, Recall::memory)
+            + self.spare_tokens.iter().map(Tokens::memory).sum::<usize>() as u64
+            + self.spare_messages.iter().map(Vec::capacity).sum::<usize>() as u64
             + self.rescued.values().map(|rescued| rescued.bytes.len() as u64).sum::<u64>()
     }
 

@@ -8,8 +8,8 @@ use crate::write_job::WriteJob;
 use oncewire_codec::FrameWriter;
 use std::collections::VecDeque;
 
-/// Blocks between search and transport, of all lanes: what the memory of a session has room for
-/// ([`notes_memory`](crate::config::notes_memory)), and more than a search is ahead.
+/// Most blocks of all lanes between search and transport: what the memory of a session has room for
+/// ([`notes_memory`](crate::config::notes_memory)).
 pub(crate) const MOST_WRITING: usize = 4;
 
 /// What of an [`EncodeJob`](crate::EncodeJob) its frame is written from.
@@ -20,6 +20,7 @@ pub(super) struct FoundJob {
     pub(super) context: usize,
     pub(super) reset: bool,
     pub(super) opened: u64,
+    pub(super) opens: bool,
 }
 
 /// The second half of a log's encoder while that is apart.
@@ -42,7 +43,9 @@ impl Writing {
 
     /// Memory of what waits, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.queue.iter().map(|job| job.content.capacity() + job.message.capacity()).sum()
+        let of =
+            |job: &WriteJob| job.content.capacity() + job.message.capacity() + job.tokens.memory();
+        self.queue.iter().map(of).sum()
     }
 }
 
@@ -67,13 +70,14 @@ impl Outgoing {
             self.generations = generation;
             (writing.writer, writing.generation) = (Some(writer), generation);
         }
-        let FoundJob { task, content, len, context, reset, opened } = job;
+        let FoundJob { task, content, len, context, reset, opened, opens } = job;
         let result = Err(EncoderFailed::new("a frame was not written"));
         writing.queue.push_back(WriteJob {
             task,
             block,
             sent,
             opened,
+            opens,
             generation: writing.generation,
             writer: None,
             tokens: encoder.take_tokens(tokens),
@@ -106,6 +110,8 @@ impl Outgoing {
         if let Some(log) = self.log.as_mut().filter(|log| log.writing.generation == generation) {
             log.writing.writer = writer;
             log.writing.is_out = false;
+            // So that its memory is known again.
+            log.join();
             self.apply_resets();
         }
         result.map(|()| message)

@@ -226,9 +226,8 @@ impl Session {
         }));
     }
 
-    /// A block was written that is the last of the log.
-    pub(super) fn wrote(&mut self, block: &SentBlock, now: Instant) {
-        let end = self.outgoing.end();
+    /// A block was written that ends in the log at `end`.
+    pub(super) fn wrote(&mut self, block: &SentBlock, end: u64, now: Instant) {
         if let Some(recall) = &mut self.outgoing.recall {
             let (content, new, wire) = (block.content, block.unmatched(), block.wire);
             recall.choice.wrote(end, Sent { content, new, wire }, now);
@@ -238,7 +237,7 @@ impl Session {
     /// A lane has nothing more to send now.
     pub(super) fn drained(&mut self) {
         if let Some(recall) = &mut self.outgoing.recall
-            && self.lanes.iter_mut().all(|lane| lane.round().is_empty())
+            && self.lanes.iter_mut().all(|lane| lane.round().is_empty() && lane.writing() == 0)
         {
             recall.choice.drained();
         }
@@ -368,7 +367,7 @@ impl Session {
                 self.config.sending.release(flow.send.pop(bytes.len()));
                 self.counters.recalled_bytes += len;
                 self.lanes[lane].wrote_block(id, block);
-                self.wrote(&sent, now);
+                self.wrote(&sent, self.outgoing.end(), now);
                 self.left(lane, id, bytes.len());
             }
             Err(error) => self.end(error.into()),

@@ -47,7 +47,8 @@ impl Session {
     /// Takes back a job that was run. What it wrote is at the end of `out`; it is removed if the
     /// transport that it was for is gone, and the block follows on the next one.
     pub fn encoded(&mut self, job: EncodeJob, now: Instant, out: &mut Vec<u8>) {
-        self.note_time(job.content(), job.opened(), job.written, now);
+        self.note_searched(job.content(), job.opened(), now);
+        self.note_written(job.content(), job.opened(), job.opens, job.written, now);
         let (Task { flow: id, lane, transport }, written) = (job.task, job.written);
         let sent = job.result.is_ok().then(|| self.count_sent(id, &job));
         if let Some(sent) = sent {
@@ -64,7 +65,8 @@ impl Session {
                 match encoded {
                     Encoded::Current(block) if is_current => {
                         state.wrote_block(id, block);
-                        sent.iter().for_each(|block| self.wrote(block, now));
+                        let end = self.outgoing.end();
+                        sent.iter().for_each(|block| self.wrote(block, end, now));
                     }
                     Encoded::Current(block) | Encoded::Earlier(block) => {
                         out.truncate(start);
@@ -210,7 +212,7 @@ impl Session {
             }
             // The block that is being encoded may be of this lane and, if its transport was
             // replaced meanwhile, goes out before what its flow sends next.
-            if self.outgoing.is_busy() || (writes && !self.may_add(lane)) {
+            if self.outgoing.is_busy() || !self.may_add(lane) {
                 return None;
             }
             if !writes && self.next_control(lane) {
@@ -380,8 +382,10 @@ impl Session {
             let blank = Stream::new(flow.stream.domain());
             let stream = std::mem::replace(&mut flow.stream, blank);
             let more = self.queued > len;
-            let opens = self.chooser.as_mut().is_none_or(|chooser| chooser.take(more, now));
-            let hurries = self.pace.take(now) && self.config.hurries;
+            let is_writing = self.outgoing.is_writing();
+            let chooser = self.chooser.as_mut();
+            let opens = chooser.is_none_or(|chooser| chooser.take(more, is_writing, now));
+            let hurries = self.pace.take(is_writing, now) && self.config.hurries;
             let lent = self.outgoing.lend(task, stream, &mut flow.send, len, explicit, opens);
             let (mut job, release) = match lent {
                 Ok(lent) => lent,

@@ -17,7 +17,8 @@ impl Session {
     /// there is a frame to write and nobody does: then the caller sees to that.
     pub fn found(&mut self, job: EncodeJob, now: Instant) -> bool {
         let (Task { flow: id, lane, transport }, content) = (job.task, job.content());
-        let opened = job.opened();
+        let (opened, opens) = (job.opened(), job.opens);
+        self.note_searched(content, opened, now);
         let sent = job.result.is_ok().then(|| self.count_sent(id, &job));
         let is_current = self.is_current(lane, transport);
         let mut is_queued = false;
@@ -26,12 +27,12 @@ impl Session {
                 if let Some(flow) = self.flows.get_mut(&id) {
                     flow.stream = stream;
                 }
-                let state = &mut self.lanes[lane];
+                let (state, end) = (&mut self.lanes[lane], self.outgoing.end());
                 match (encoded, sent) {
                     // Behind those before it, even if the lane is closing.
                     (Encoded::Current(block), Some(sent)) if state.transport() == transport => {
                         is_queued = is_current;
-                        state.begin_writing(id, block, sent);
+                        state.begin_writing(id, block, end, sent);
                     }
                     (Encoded::Current(block) | Encoded::Earlier(block), _) => {
                         state.queue_block(id, block);
@@ -42,7 +43,8 @@ impl Session {
             Err(error) => self.end(error.into()),
         }
         if !is_queued {
-            self.note_time(content, opened, 0, now);
+            self.note_written(content, opened, opens, 0, now);
+            sent.into_iter().for_each(|sent| self.meter(id, sent));
         }
         // They could not send blocks meanwhile.
         self.wake_where(Lane::has_unsent);
@@ -51,29 +53,36 @@ impl Session {
     }
 
     /// The next frame to write: run it without a lock on the session, and give it back to
-    /// [`Session::written`]. Once this or that returns none, nobody writes, and the next
-    /// [`Session::found`] says so.
+    /// [`Session::written`]. None while another one is out. Once none is, and this or that returns
+    /// none, nobody writes, and the next [`Session::found`] says so.
     pub fn next_write(&mut self, now: Instant) -> Option<WriteJob> {
+        let mut has_dropped = false;
         while let Some(mut job) = self.outgoing.next_write() {
             if self.ended.is_none() && self.is_current(job.task.lane, job.task.transport) {
                 return Some(job);
             }
-            // The block is in the lane's outbox, for its next transport.
+            // The lane sends the block on its next transport.
             job.result = Ok(());
-            self.note_time(job.len, job.opened, 0, now);
+            self.note_written(job.len, job.opened, job.opens, 0, now);
+            self.meter(job.task.flow, job.sent);
             self.take_written(job);
+            has_dropped = true;
         }
-        self.has_writer = false;
+        if has_dropped {
+            // What is sent again may have waited for them.
+            self.wake_where(Lane::has_unsent);
+        }
+        self.has_writer &= self.outgoing.is_writing();
         None
     }
 
     /// Takes back a frame that was written, and returns the next one.
     pub fn written(&mut self, job: WriteJob, now: Instant) -> Option<WriteJob> {
         let (lane, block, content, opened) = (job.task.lane, job.block, job.len, job.opened);
-        let (flow, mut sent) = (job.task.flow, job.sent);
+        let (flow, opens, mut sent) = (job.task.flow, job.opens, job.sent);
         let is_current = self.is_current(lane, job.task.transport);
         let message = self.take_written(job);
-        self.note_time(content, opened, message.len(), now);
+        self.note_written(content, opened, opens, message.len(), now);
         sent.wire = message.len() as u64;
         self.meter(flow, sent);
         if is_current && self.lanes[lane].end_writing(block, message) {
@@ -109,12 +118,16 @@ impl Session {
         if can { Divides::Can } else { Divides::No }
     }
 
-    /// Whether another block may follow those of a lane that are being written.
+    /// Whether another block of a lane may follow those that are being written, if any are.
     pub(super) fn may_add(&self, lane: usize) -> bool {
-        let all: usize = self.lanes.iter().map(Lane::writing).sum();
         let lane = &self.lanes[lane];
+        let is_first = lane.writing() == 0;
+        if is_first && !self.outgoing.is_writing() {
+            return true;
+        }
+        let all: usize = self.lanes.iter().map(Lane::writing).sum();
         let follows = lane.next_unsent().is_none() && !lane.has_control() && !lane.is_full();
-        all < MOST_WRITING && follows
+        all < MOST_WRITING && (is_first || follows)
     }
 
     /// Appends messages of blocks that were written apart, in order.
@@ -126,7 +139,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) {
         while out.len() < limit
-            && let Some(Written { flow, id, mut message, sent }) = self.lanes[lane].take_written()
+            && let Some(Written { flow, id, end, mut message, sent }) =
+                self.lanes[lane].take_written()
         {
             if out.is_empty() {
                 std::mem::swap(out, &mut message);
@@ -135,7 +149,7 @@ impl Session {
             }
             self.outgoing.keep_message(message);
             self.lanes[lane].wrote_block(flow, id);
-            self.wrote(&sent, now);
+            self.wrote(&sent, end, now);
         }
     }
 
@@ -146,10 +160,24 @@ impl Session {
             && lane.is_some_and(|lane| lane.is_up() && lane.transport() == transport)
     }
 
-    /// A block was encoded.
-    pub(super) fn note_time(&mut self, content: usize, opened: u64, sent: usize, now: Instant) {
+    /// A block was searched.
+    pub(super) fn note_searched(&mut self, content: usize, opened: u64, now: Instant) {
         if let Some(chooser) = &mut self.chooser {
-            chooser.encoded(content, opened, sent, now);
+            chooser.searched(content, opened, now);
+        }
+    }
+
+    /// The frame of a block was written, or is not needed.
+    pub(super) fn note_written(
+        &mut self,
+        content: usize,
+        opened: u64,
+        opens: bool,
+        sent: usize,
+        now: Instant,
+    ) {
+        if let Some(chooser) = &mut self.chooser {
+            chooser.written(content, opened, sent, opens, now);
         }
         self.pace.encoded(content, now);
     }
