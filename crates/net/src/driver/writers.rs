@@ -1,8 +1,8 @@
 //! Frames that another thread writes while the session's thread searches the next blocks.
 //!
 //! That takes a processor that nothing else needs. So it is done for sessions that encode for most of
-//! their time, or whose threads do, as long as a processor is left beside those on which sessions of this process encode
-//! and decode, and by no more threads than half of the processors. At level 1 a frame takes little
+//! their time, or whose threads do, as long as a processor is left beside those on which sessions of
+//! this process encode and decode, and by no more threads than half of the processors. At level 1 a frame takes little
 //! more time to write than to hand over, so two processors have to be left: with two that other
 //! programs used as well, new content took 4 to 10 % more time otherwise, and 0.81 to 0.98 of the time
 //! at level 3 (docs/PERFORMANCE.md, "Beside stunnel").
