@@ -113,6 +113,7 @@ impl Session {
             && self.queued > 0
             && self.pace.is_behind()
             && self.outgoing.writes_much()
+            && self.all_writing() < MOST_WRITING
             && self.adapting.is_none()
             && self.config.pad == 0;
         if can { Divides::Can } else { Divides::No }
@@ -125,9 +126,13 @@ impl Session {
         if is_first && !self.outgoing.is_writing() {
             return true;
         }
-        let all: usize = self.lanes.iter().map(Lane::writing).sum();
         let follows = lane.next_unsent().is_none() && !lane.has_control() && !lane.is_full();
-        all < MOST_WRITING && (is_first || follows)
+        self.all_writing() < MOST_WRITING && (is_first || follows)
+    }
+
+    /// Blocks of all lanes that are being written, or wait for their transport since they were.
+    fn all_writing(&self) -> usize {
+        self.lanes.iter().map(Lane::writing).sum()
     }
 
     /// Appends messages of blocks that were written apart, in order.
